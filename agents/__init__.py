@@ -1,0 +1,1 @@
+"""The agent: one per workload cluster."""

@@ -1,0 +1,1 @@
+"""Readers of what each vendor publishes about its devices."""

@@ -1,0 +1,1 @@
+"""A real Kubernetes, behind the agent's port."""

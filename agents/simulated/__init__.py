@@ -1,0 +1,1 @@
+"""A cluster in memory, behind the same port."""

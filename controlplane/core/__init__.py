@@ -1,0 +1,1 @@
+"""Values and decisions: the standard library only, no clock, no chance."""

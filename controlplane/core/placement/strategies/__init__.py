@@ -1,0 +1,1 @@
+"""One way of ordering candidates per module."""

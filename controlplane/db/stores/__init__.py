@@ -1,0 +1,1 @@
+"""Every query, one store per noun."""

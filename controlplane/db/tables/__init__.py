@@ -1,0 +1,1 @@
+"""The tables, private to controlplane.db."""

@@ -1,0 +1,1 @@
+"""Use cases: transactions around decisions, behind ports."""

@@ -1,0 +1,1 @@
+"""The Celery edge: tasks, the beat table, the worker classes."""
