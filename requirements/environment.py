@@ -120,7 +120,8 @@ def _same_python() -> bool:
     config = VENV / "pyvenv.cfg"
     if not config.is_file() or version not in config.read_text() or not (BIN / "pip").is_file():
         return False
-    return subprocess.run([BIN / "pip", "--version"], capture_output=True, check=False).returncode == 0
+    answer = subprocess.run([BIN / "pip", "--version"], capture_output=True, check=False, text=True)
+    return answer.returncode == 0 and str(VENV) in answer.stdout
 
 
 def _pip(*arguments: str, expected: int = 0) -> None:
