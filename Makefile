@@ -36,7 +36,7 @@ lint: environment  ## ruff, its formatter, mypy --strict, import contracts
 	@echo "muster: ruff" && $(BIN)/ruff check --quiet $(SOURCES) && $(BIN)/ruff format --quiet --check $(SOURCES) || \
 		{ echo "muster: make fmt mends what can be mended"; exit 1; }
 	@echo "muster: mypy --strict" && $(BIN)/mypy $(SOURCES)
-	@echo "muster: import contracts" && $(BIN)/lint-imports --no-timings
+	@echo "muster: import contracts" && $(BIN)/lint-imports --no-logo
 
 bench: environment  ## figures against their targets, into build/bench.json; FIGURES=… picks some
 	@$(BIN)/python -m tests.bench $(FIGURES)

@@ -126,7 +126,7 @@ def _same_python() -> bool:
 
 def _pip(*arguments: str, expected: int = 0) -> None:
     """Run pip; show one short line for every tenth package instead of its own hundreds."""
-    command = [BIN / "python", "-m", "pip", "--disable-pip-version-check", *arguments, "--progress-bar", "off"]
+    command = [str(BIN / "python"), "-m", "pip", "--disable-pip-version-check", *arguments, "--progress-bar", "off"]
     environment = {**os.environ, "PIP_ROOT_USER_ACTION": "ignore", "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
     assert process.stdout is not None
