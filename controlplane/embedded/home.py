@@ -1,0 +1,149 @@
+"""The one folder of an embedded plane: where things are in it, its lock, its generated passwords, its ports.
+
+Nothing outside this folder is written. A file is 0600 and a folder 0700 from the moment it exists. The lock belongs to
+the process that holds the servers and goes with it, however it ends.
+"""
+
+import fcntl
+import json
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from controlplane.embedded.errors import AlreadyRunning, Refusal
+
+LOCAL_HOST = "127.0.0.1"
+
+
+def default_folder() -> Path:
+    """`MUSTER_HOME`, else `muster` in the user's data folder."""
+    if chosen := os.environ.get("MUSTER_HOME"):
+        return Path(chosen).expanduser().absolute()
+    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(data).expanduser().absolute() / "muster"
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace a file by one that only we can read; never half of it is seen."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    draft.replace(path)
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody uses now; whoever gets it must bear that somebody comes first."""
+    with socket.socket() as probe:
+        probe.bind((LOCAL_HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on this port of the loopback now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOCAL_HOST, port))
+        except OSError:
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folder; make one with `Home.open`."""
+
+    path: Path
+
+    @classmethod
+    def open(cls, path: Path) -> "Home":
+        """Make the folder and what belongs in it, private, or refuse."""
+        home = cls(path)
+        try:
+            if not path.is_dir():
+                path.mkdir(mode=0o700, parents=True)
+            for folder in (home.secrets, home.logs):
+                folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise Refusal(f"The folder {path} cannot be made or written ({error.strerror})") from error
+        return home
+
+    @property
+    def secrets(self) -> Path:
+        return self.path / "secrets"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def state(self) -> Path:
+        return self.path / "state.json"
+
+    def log(self, name: str) -> Path:
+        """Where the process `name` writes."""
+        return self.logs / f"{name}.log"
+
+    def password(self, name: str) -> str:
+        """The password of this name, made at the first call."""
+        file = self.secrets / name
+        if not file.exists():
+            write_private(file, secrets.token_urlsafe(32))
+        return file.read_text(encoding="utf-8").strip()
+
+    def port(self, name: str) -> int:
+        """The port that `name` had last time if it is free, else another; remembered."""
+        file = self.path / "ports.json"
+        ports: dict[str, int] = _read_json(file)
+        if (port := ports.get(name)) and is_free(port):
+            return port
+        ports[name] = free_port()
+        write_private(file, json.dumps(ports))
+        return ports[name]
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the folder; children do not inherit the hold, so it ends with this process."""
+        handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
+                raise AlreadyRunning(
+                    f"{self.path} is in use by process {holder}: one plane per folder. "
+                    "`muster down` stops it; MUSTER_HOME chooses another folder."
+                ) from None
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
+            yield
+        finally:
+            os.close(handle)
+
+    def is_locked(self) -> bool:
+        """Whether a process holds the folder now."""
+        try:
+            handle = os.open(self.path / "lock", os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(handle)
+        return False
+
+
+def _read_json(file: Path) -> dict[str, int]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):  # never written, or spoilt by hand: choose anew
+        return {}
+    return {str(name): int(port) for name, port in found.items()} if isinstance(found, dict) else {}

@@ -1,0 +1,87 @@
+"""As whom the server programs run: Postgres refuses to run as root, and we change no user of the machine.
+
+`choose` tries, in this order: ourselves when we are not root; a user namespace in which root looks like somebody else;
+the user `nobody`, to whom the data folders are then given. What it returns is carried out by `launcher`.
+"""
+
+import os
+import pwd
+import subprocess
+import sys
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from controlplane.embedded.errors import Refusal
+
+LAUNCHER = Path(__file__).with_name("launcher.py")
+PROBE_SECONDS = 20
+
+
+class Kind(Enum):
+    """How a child's identity differs from ours."""
+
+    PLAIN = "plain"
+    NAMESPACE = "namespace"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """As whom a child runs; `uid` and `gid` are the inner ones of a namespace, or the real ones after a drop."""
+
+    kind: Kind = Kind.PLAIN
+    uid: int = 0
+    gid: int = 0
+
+    def own(self, path: Path) -> None:
+        """Give what we made for the child to the child, where that is somebody else."""
+        if self.kind is Kind.DROPPED:
+            os.chown(path, self.uid, self.gid)
+
+    def launch(self, command: list[str], death_signal: int) -> list[str]:
+        """The argv that runs `command` as this identity and ends it with us."""
+        own = [sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid()), str(death_signal)]
+        return [*own, self.kind.value, str(self.uid), str(self.gid), *command]
+
+    def can_run(self, *command: str) -> bool:
+        """Whether `command` (or, without one, the bare identity) works here."""
+        tried = subprocess.run(  # our own launcher
+            self.launch(list(command), 9), check=False, capture_output=True, timeout=PROBE_SECONDS, cwd="/"
+        )
+        return tried.returncode == 0
+
+
+PLAIN = Identity()
+
+
+def choose(program: Path, home: Path) -> Identity:
+    """The first identity that may run `program` on data in `home`, or a refusal that says what to do instead."""
+    if os.geteuid() != 0:
+        return PLAIN
+    nobody = _nobody()
+    namespace = Identity(Kind.NAMESPACE, nobody.pw_uid, nobody.pw_gid)
+    if sys.platform == "linux" and namespace.can_run():
+        return namespace
+    dropped = Identity(Kind.DROPPED, nobody.pw_uid, nobody.pw_gid)
+    home.chmod(0o711)  # the folders in it stay 0700; without this nobody could not reach its own
+    if not dropped.can_run(str(program), "--version"):
+        raise Refusal(
+            f"Postgres must not run as root, user namespaces are refused here, and 'nobody' cannot run {program}"
+        )
+    if not dropped.can_run("/bin/sh", "-c", 'cd "$0"', str(home)):
+        raise Refusal(
+            f"Postgres must not run as root, user namespaces are refused here, and 'nobody' cannot reach {home}"
+        )
+    return dropped
+
+
+def _nobody() -> pwd.struct_passwd:
+    """An ordinary user that has a passwd entry, which Postgres looks up."""
+    try:
+        return pwd.getpwnam("nobody")
+    except KeyError:
+        others = [entry for entry in pwd.getpwall() if entry.pw_uid != 0]
+        if not others:
+            raise Refusal("Postgres must not run as root and this machine has no other user") from None
+        return others[0]

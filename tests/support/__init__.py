@@ -1,0 +1,1 @@
+"""What many tests share: waiting with a bound, databases of their own."""
