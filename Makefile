@@ -16,7 +16,7 @@ BIN := .venv/bin
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate
 # Where tests and tools look for Python sources.
-SOURCES := controlplane agents migrations tests requirements
+SOURCES := $(wildcard controlplane agents migrations tests requirements)
 
 .PHONY: help demo test up lint bench lock fmt environment tools clean
 
@@ -33,7 +33,7 @@ test: tools lint  ## lint, strict types, import contracts, then every test; KUBE
 	@$(BIN)/pytest -n 2 --dist loadgroup -rs $(ARGS)
 
 lint: environment  ## ruff, its formatter, mypy --strict, import contracts
-	@echo "muster: ruff" && $(BIN)/ruff check --quiet $(SOURCES) && $(BIN)/ruff format --quiet --check $(SOURCES) || \
+	@echo "muster: ruff" && $(BIN)/ruff check --quiet --output-format concise $(SOURCES) && $(BIN)/ruff format --quiet --check $(SOURCES) || \
 		{ echo "muster: make fmt mends what can be mended"; exit 1; }
 	@echo "muster: mypy --strict" && $(BIN)/mypy $(SOURCES)
 	@echo "muster: import contracts" && $(BIN)/lint-imports --no-logo
