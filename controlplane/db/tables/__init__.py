@@ -1,1 +1,1 @@
-"""The tables, private to controlplane.db."""
+"""All tables; importing this package registers every one of them on `Base.metadata`."""

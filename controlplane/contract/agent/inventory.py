@@ -1,0 +1,112 @@
+"""Vendor-neutral hardware facts: what a cluster owns, what is usable, who else uses it.
+
+Agents report facts; the plane derives Flavor names from vendor, model, memory and profile. Missing is not
+zero: an unknown number is None.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from controlplane.contract.agent.base import Amount, Key, Moment, Text, WireModel
+
+
+class HealthReason(WireModel):
+    """Why a device is not ok; `code` as in `xid:79`, `condition:…`, `allocatable<capacity`."""
+
+    source: Text
+    code: Text
+    text: Text = ""
+    since: Moment | None = None
+
+
+class DeviceReport(WireModel):
+    """One physical card, partition, or pool of shared slots."""
+
+    device_key: Key
+    key_quality: Literal["uuid", "dra", "pci", "synthetic"]
+    vendor: Text
+    kind: Literal["card", "partition", "slot_pool", "tpu_chip", "fpga", "virtual"] = "card"
+    parent_key: Key | None = None
+    resource: Key  # the Kubernetes resource that a pod asks for
+    model_raw: Text = ""
+    arch: Text = ""
+    compute_capability: Text = ""
+    memory_mib: int | None = None
+    profile: Text = ""
+    slots_total: Annotated[int, Field(ge=0, le=100_000)] = 1
+    slots_allocatable: Annotated[int, Field(ge=0, le=100_000)] = 1
+    sharing: Text = "none"
+    pci_bus_id: Text | None = None
+    nvlink_domain: Text | None = None
+    health: Literal["ok", "warn", "unhealthy", "lost", "unknown"] = "ok"
+    health_reasons: list[HealthReason] = Field(default_factory=list, max_length=32)
+    sources: list[Text] = Field(default_factory=list, max_length=8)
+
+
+class ResourceCount(WireModel):
+    """What the API server says of one extended resource of a node, and what pods that are not ours ask of it."""
+
+    resource: Key
+    capacity: Amount
+    allocatable: Amount
+    foreign: Amount = 0
+
+
+class ForeignPod(WireModel):
+    """A bound, not finished pod that is not ours and asks for devices."""
+
+    namespace: Text
+    name: Text
+    uid: Text
+    owner: Text = ""
+    resource: Key
+    amount: Amount
+
+
+class DiscrepancyReport(WireModel):
+    """Two sources that disagree, and which is believed."""
+
+    code: Text
+    values: dict[str, Text] = Field(default_factory=dict)
+    believed: Text = ""
+
+
+class NodeReport(WireModel):
+    """One node, whole. CPU in millicores, memory in bytes, both allocatable less what foreign pods request."""
+
+    uid: Text
+    name: Text
+    kind: Literal["real", "virtual", "fake"] = "real"
+    ready: bool
+    ready_changed_at: Moment | None = None
+    cordoned: bool = False
+    deleting: bool = False
+    taints: list[dict[str, str]] = Field(default_factory=list, max_length=64)
+    labels: dict[Key, Text] = Field(default_factory=dict, max_length=256)
+    domains: dict[Text, Text] = Field(default_factory=dict, max_length=8)  # level -> domain; host is implied
+    cpu_milli: Amount = 0
+    memory_bytes: Amount = 0
+    instance_type: Text = ""
+    provider_id: Text = ""
+    driver_versions: dict[Text, Text] = Field(default_factory=dict, max_length=8)
+    resources: list[ResourceCount] = Field(default_factory=list, max_length=64)
+    devices: list[DeviceReport] = Field(default_factory=list, max_length=1024)
+    foreign_pods: list[ForeignPod] = Field(default_factory=list, max_length=256)
+    discrepancies: list[DiscrepancyReport] = Field(default_factory=list, max_length=32)
+
+
+class InventoryDelta(WireModel):
+    """Nodes that changed since the last acknowledged revision; `whole` replaces all.
+
+    A node missing from a whole list is marked removed, since the list is complete by contract: the agent
+    sends it only after a full list of the API server. `digest` is over the complete inventory (sha256 hex
+    of the sorted (uid, node digest) pairs): where the plane's differs, it asks for a whole list.
+    """
+
+    revision: int
+    whole: bool = False
+    levels: list[Text] = Field(default_factory=lambda: ["host"], max_length=8)  # coarse to fine, host last
+    nodes: list[NodeReport] = Field(default_factory=list, max_length=5_000)
+    removed: list[Text] = Field(default_factory=list, max_length=5_000)  # uids of deleted Node objects
+    digest: Text = ""

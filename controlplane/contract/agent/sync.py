@@ -1,0 +1,56 @@
+"""One exchange: observations and inventory up, directives down, resumed by cursor.
+
+`POST /agent/v1/sync` answers at once if directives wait after `cursor` or observations were sent that need
+an answer, else after at most `poll_seconds`. Absence never means delete, in either direction.
+"""
+
+from pydantic import Field
+
+from controlplane.contract.agent.attempts import AttemptObservation, Directive, PodObservation
+from controlplane.contract.agent.base import Key, Text, WireModel
+from controlplane.contract.agent.inventory import InventoryDelta
+
+
+class SyncRequest(WireModel):
+    """`seq` rises by one with each request of a Session; the same `seq` gets the same stored answer."""
+
+    session_epoch: int
+    seq: int
+    cursor: int  # number of the last directive received and kept
+    wait_seconds: int = Field(default=25, ge=0, le=60)
+    attempts: list[AttemptObservation] = Field(default_factory=list, max_length=2_000)
+    pods: list[PodObservation] = Field(default_factory=list, max_length=5_000)
+    inventory: InventoryDelta | None = None
+    desired_digest: Text = ""  # sha256 hex over sorted "object_id gen" of all objects the agent knows
+    kube_reachable: bool = True  # false: observations are stale, not gone
+
+
+class ItemAnswer(WireModel):
+    """An observation that was not taken: `stale-attempt`, `unknown-object`, `invalid`."""
+
+    object_id: Key
+    code: Text
+
+
+class SyncReply(WireModel):
+    """`directives_jws`: compact JWS (typ directives+jws) by a plane key over the JSON of a DirectiveBatch."""
+
+    seq: int
+    directives_jws: str | None = None
+    cursor: int
+    more: bool = False  # further directives wait: ask again at once
+    lease_seconds: int
+    poll_seconds: int
+    want_whole_inventory: bool = False
+    want_full_list: bool = False  # the agent should send all observations again
+    rejected: list[ItemAnswer] = Field(default_factory=list)
+
+
+class DirectiveBatch(WireModel):
+    """What is signed: directives in order of number, for this cluster and plane epoch only."""
+
+    cluster: str
+    plane_epoch: int
+    after: int
+    upto: int
+    directives: list[Directive] = Field(max_length=1_000)

@@ -1,0 +1,120 @@
+"""What people ask for: Workloads, their PodSets and what each pod needs.
+
+Values only. What a body may contain is checked in `contract.rest`; who may ask, in `services`.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from controlplane.core.ids import AttemptNumber, ClusterId, FlavorName, NodeId, QueueId, WorkloadId
+from controlplane.core.lifecycle import AttemptState
+
+LEVEL_HOST = "host"  # the finest topology level that every cluster has
+
+
+class TopologyMode(StrEnum):
+    """How strongly a PodSet wants to sit together."""
+
+    NONE = "none"
+    PREFERRED = "preferred"  # climb level by level until it fits
+    REQUIRED = "required"  # one domain at that level, or nothing
+
+
+class StrategyName(StrEnum):
+    """How free room is chosen among domains that all fit."""
+
+    PACK = "pack"  # fullest first: keeps large holes for large gangs
+    SPREAD = "spread"  # emptiest first: limits the blast radius
+
+
+@dataclass(frozen=True, slots=True)
+class PodNeeds:
+    """What one pod needs beside its devices. CPU in millicores, memory in bytes."""
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PodSet:
+    """Identical pods. `flavors` in order of preference; `devices` whole units per pod, may be 0."""
+
+    name: str
+    replicas: int
+    devices: int
+    flavors: tuple[FlavorName, ...]
+    needs: PodNeeds = PodNeeds()
+    topology_mode: TopologyMode = TopologyMode.NONE
+    topology_level: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A waiting Workload: all of it starts or none of it.
+
+    `shape` names what an exclusion of nodes is keyed by (same template, same shape). `not_before`
+    delays the next try after disturbances. `next_attempt` is the number its next Attempt will get.
+    """
+
+    id: WorkloadId
+    name: str
+    queue: QueueId
+    owner: str
+    priority: int
+    submitted_at: datetime
+    next_attempt: AttemptNumber
+    pod_sets: tuple[PodSet, ...]
+    strategy: StrategyName = StrategyName.PACK
+    namespace: str = ""
+    clusters_avoided: frozenset[str] = frozenset()
+    cluster_selector: tuple[tuple[str, str], ...] = ()
+    shape: str = ""
+    not_before: datetime | None = None
+    is_repair: bool = False  # a started gang that lost a part: goes ahead of its leaf's queue
+    preferred_nodes: tuple[NodeId, ...] = ()  # its old place, tried first after an infrastructure end
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShare:
+    """Units of one Flavor held on one node."""
+
+    node: NodeId
+    flavor: FlavorName
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunningAttempt:
+    """A live Attempt as the planner sees it: what it holds, since when, for whom."""
+
+    workload: WorkloadId
+    name: str
+    attempt: AttemptNumber
+    queue: QueueId
+    priority: int
+    state: AttemptState
+    placed_at: datetime
+    clusters: tuple[ClusterId, ...]
+    charges: tuple[tuple[FlavorName, int], ...]  # by Flavor, sorted; what its Queue is charged
+    shares: tuple[NodeShare, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Earmark:
+    """Freed capacity kept for the Workload for whose sake it was freed, until it starts or `until`."""
+
+    workload: WorkloadId
+    cluster: ClusterId
+    shares: tuple[NodeShare, ...]
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """A node that its cluster's scheduler refused for this shape of pod, with the scheduler's words."""
+
+    shape: str
+    node: NodeId
+    until: datetime
+    words: str

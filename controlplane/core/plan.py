@@ -1,0 +1,81 @@
+"""What a cycle decides: Decisions with what they rest on, Reasons for everyone left waiting."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from controlplane.core.demand import NodeShare
+from controlplane.core.ids import AttemptNumber, ClusterId, FlavorName, NodeId, QueueId, WorkloadId
+from controlplane.core.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlacement:
+    """Where one pod goes. `index` counts within its PodSet, ranks in domain order; `amount` in units."""
+
+    pod_set: str
+    index: int
+    node: NodeId
+    flavor: FlavorName
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One cluster's part of an Attempt."""
+
+    cluster: ClusterId
+    pods: tuple[PodPlacement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Start an Attempt: all its pods, on these nodes, charged to this Queue.
+
+    `stands_on` names Workloads whose Reclaim or Admit in the same Plan must hold for this one to hold.
+    """
+
+    workload: WorkloadId
+    attempt: AttemptNumber
+    queue: QueueId
+    placements: tuple[Placement, ...]
+    charges: tuple[tuple[FlavorName, int], ...]
+    stands_on: tuple[WorkloadId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaim:
+    """Stop a borrower whole, for the sake of `asker`; what it frees is earmarked."""
+
+    workload: WorkloadId
+    attempt: AttemptNumber
+    asker: WorkloadId
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class SetEarmark:
+    """Keep these shares for `workload` until it starts or `until`."""
+
+    workload: WorkloadId
+    cluster: ClusterId
+    shares: tuple[NodeShare, ...]
+    until: datetime
+    stands_on: tuple[WorkloadId, ...]
+
+
+Decision = Admit | Reclaim | SetEarmark
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All changes of one cycle, in the order in which they were decided.
+
+    `reasons` says for each Workload that waits why it does. `left_over` counts those that the cycle's
+    work units did not reach; they come first next time.
+    """
+
+    decisions: tuple[Decision, ...] = ()
+    reasons: Mapping[WorkloadId, tuple[Reason, ...]] = field(default_factory=dict)
+    work_units: int = 0
+    left_over: int = 0

@@ -1,0 +1,20 @@
+"""The knobs of one Pool, versioned; each has a safe default. Durations in whole seconds."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a cycle may do. `version` is stored with each cycle, so that replay uses the same knobs."""
+
+    version: int = 1
+    work_units_max: int = 200_000  # node and Workload looks per cycle; counted, not clocked, so replay agrees
+    admissions_max: int = 2_000  # decisions per cycle: bounds the commit
+    reclaim: bool = True
+    earmark_seconds: int = 600
+    evidence_seconds: int = 300
+    inventory_stale_seconds: int = 900
+    exclusion_seconds: int = 900
+    exclusions_before_reason: int = 3
+    node_lost_seconds: int = 60
+    backoff_seconds: int = 30

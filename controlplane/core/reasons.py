@@ -1,0 +1,97 @@
+"""Why not: a code, the numbers, and one sentence that a researcher understands.
+
+A Reason is a value, not an error. Every code has one template here; nothing else words a refusal.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+Fact = int | str
+
+
+class ReasonCode(StrEnum):
+    """Everything that can stand between a Workload and its start, or end it."""
+
+    QUOTA_EXCEEDED = "quota-exceeded"
+    QUOTA_BEYOND_POTENTIAL = "quota-beyond-potential"
+    QUEUE_UNKNOWN = "queue-unknown"
+    NO_CLUSTER = "no-cluster"
+    CLUSTER_NOT_READY = "cluster-not-ready"
+    CLUSTER_INVENTORY_STALE = "cluster-inventory-stale"
+    CLUSTER_WITHOUT_FLAVOR = "cluster-without-flavor"
+    CLUSTER_NOT_SELECTED = "cluster-not-selected"
+    CLUSTER_WITHOUT_NAMESPACE = "cluster-without-namespace"
+    CLUSTER_TOO_SMALL = "cluster-too-small"
+    NOT_ENOUGH_FREE = "not-enough-free"
+    TOPOLOGY_TOO_FRAGMENTED = "topology-too-fragmented"
+    TOPOLOGY_LEVEL_UNKNOWN = "topology-level-unknown"
+    NODES_EXCLUDED = "nodes-excluded"
+    UNMODELLED_CONSTRAINT = "unmodelled-constraint"
+    EARMARKED_FOR_ANOTHER = "earmarked-for-another"
+    WAITS_FOR_RECLAIM = "waits-for-reclaim"
+    BEHIND_OTHERS = "behind-others"
+    BACKING_OFF = "backing-off"
+    STALE_DECISION = "stale-decision"
+    FOREIGN_PODS = "foreign-pods"
+    NAME_CONFLICT = "name-conflict"
+    LOCAL_POLICY = "local-policy"
+    REFUSED_BY_CLUSTER = "refused-by-cluster"
+    NODE_LOST = "node-lost"
+    PROGRAM_FAILED = "program-failed"
+    RECLAIMED = "reclaimed"
+    BUDGET_PASSED = "budget-passed"
+    NEVER_SATISFIABLE = "never-satisfiable"
+
+
+_SENTENCES: Mapping[ReasonCode, str] = {
+    ReasonCode.QUOTA_EXCEEDED: "{queue} may use {available} more {flavor} now, and {wanted} are asked for"
+    " ({used} of {limit} in use at {at}).",
+    ReasonCode.QUOTA_BEYOND_POTENTIAL: "{queue} can never use more than {potential} {flavor}, and {wanted} are asked for.",
+    ReasonCode.QUEUE_UNKNOWN: "There is no queue {queue}.",
+    ReasonCode.NO_CLUSTER: "No cluster of pool {pool} is there yet.",
+    ReasonCode.CLUSTER_NOT_READY: "{cluster} is {state}.",
+    ReasonCode.CLUSTER_INVENTORY_STALE: "{cluster} last told its inventory {age} s ago; after {limit} s it counts as empty.",
+    ReasonCode.CLUSTER_WITHOUT_FLAVOR: "{cluster} has no {flavor}.",
+    ReasonCode.CLUSTER_NOT_SELECTED: "{cluster} is not among the clusters that the workload selects.",
+    ReasonCode.CLUSTER_WITHOUT_NAMESPACE: "{cluster} has no namespace {namespace} for this queue.",
+    ReasonCode.CLUSTER_TOO_SMALL: "{cluster} owns {total} {flavor} in all, and {wanted} are asked for.",
+    ReasonCode.NOT_ENOUGH_FREE: "{cluster} has room for {fits} of {pods} pods of {devices} {flavor} each ({free} free).",
+    ReasonCode.TOPOLOGY_TOO_FRAGMENTED: "{cluster} has room for {fits} of {pods} pods of {devices} {flavor} each in its"
+    " best {level} ({domain}).",
+    ReasonCode.TOPOLOGY_LEVEL_UNKNOWN: "{cluster} has no topology level {level}.",
+    ReasonCode.NODES_EXCLUDED: "{cluster}: {count} nodes are left out for this workload until {until}.",
+    ReasonCode.UNMODELLED_CONSTRAINT: "{cluster}'s scheduler refused {node}: {words}",
+    ReasonCode.EARMARKED_FOR_ANOTHER: "{amount} free {flavor} in {cluster} are kept for {workload}.",
+    ReasonCode.WAITS_FOR_RECLAIM: "{amount} {flavor} in {cluster} are being given back for this workload.",
+    ReasonCode.BEHIND_OTHERS: "{ahead} workloads of {queue} come first.",
+    ReasonCode.BACKING_OFF: "It was disturbed {times} times and is tried again after {until}.",
+    ReasonCode.STALE_DECISION: "The decision rested on {what}, which had changed; it is planned again.",
+    ReasonCode.FOREIGN_PODS: "Pods that are not ours took {amount} {flavor} on {node} first.",
+    ReasonCode.NAME_CONFLICT: "{cluster} already has a {kind} {name} that is not ours.",
+    ReasonCode.LOCAL_POLICY: "{cluster}'s own policy refuses it: {words}",
+    ReasonCode.REFUSED_BY_CLUSTER: "{cluster} refused it: {words}",
+    ReasonCode.NODE_LOST: "Node {node} of {cluster} was lost.",
+    ReasonCode.PROGRAM_FAILED: "Rank {rank} ended with exit code {exit_code}.",
+    ReasonCode.RECLAIMED: "Its borrowed {amount} {flavor} went back to {queue} for {workload}.",
+    ReasonCode.BUDGET_PASSED: "It was not {goal} within {limit} s.",
+    ReasonCode.NEVER_SATISFIABLE: "No cluster could ever hold it: the largest owns {total} {flavor}, and {wanted} are asked for.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One "no" with its numbers; `facts` fill the code's sentence."""
+
+    code: ReasonCode
+    facts: Mapping[str, Fact] = field(default_factory=lambda: MappingProxyType({}))
+
+    def sentence(self) -> str:
+        """Say it in one sentence; raises KeyError if a fact is missing."""
+        return _SENTENCES[self.code].format(**self.facts)
+
+
+def reason(code: ReasonCode, **facts: Fact) -> Reason:
+    """Make a Reason; facts in alphabetical order, so that equal Reasons print and hash alike."""
+    return Reason(code, MappingProxyType(dict(sorted(facts.items()))))

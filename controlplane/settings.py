@@ -1,0 +1,45 @@
+"""Every knob of the management plane's processes, typed, read once from the environment.
+
+Policy (what the planner may do) is not here: it is data in Postgres. Each field is set by the
+environment variable of its upper-case name with the prefix `MUSTER_`; the two server addresses keep the
+names that everybody uses, `DATABASE_URL` and `REDIS_URL`.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AliasChoices, Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+Seconds = Annotated[int, Field(ge=1, le=86_400)]
+
+
+class Settings(BaseSettings):
+    """What a process of the plane needs to know before it can ask the database."""
+
+    model_config = SettingsConfigDict(env_prefix="MUSTER_", extra="ignore", frozen=True)
+
+    database_url: SecretStr = Field(validation_alias=AliasChoices("DATABASE_URL", "MUSTER_DATABASE_URL"))
+    redis_url: SecretStr = Field(validation_alias=AliasChoices("REDIS_URL", "MUSTER_REDIS_URL"))
+    database_role: str = Field(default="", description="Role that each connection takes by SET ROLE; empty: none.")
+    database_pool_size: int = Field(default=8, ge=1, le=200)
+
+    api_host: str = "127.0.0.1"
+    api_port: int = Field(default=8440, ge=0, le=65535)
+    agent_host: str = "127.0.0.1"
+    agent_port: int = Field(default=8441, ge=0, le=65535)
+    agent_url: str = Field(default="", description="The agents' listener as they know it; empty: from host and port.")
+    body_bytes_max: int = Field(default=1_048_576, ge=1_024, le=16_777_216)
+    secrets_dir: Path = Field(default=Path("secrets"), description="Folder of the plane's signing keys, files 0600.")
+
+    poll_seconds: Seconds = Field(default=25, description="The longest that an agent's sync waits for directives.")
+    lease_seconds: Seconds = Field(default=60, description="How long an agent's Session may act after a reply.")
+    planner_lease_seconds: Seconds = Field(default=3, description="How long a planner owns its Pool unrenewed.")
+    sweep_seconds: Seconds = Field(default=2, description="Pause between two sweeps of the due rows.")
+    cycle_base_every: int = Field(default=200, ge=1, le=100_000, description="Cycles between two stored bases.")
+    cycle_retention_hours: int = Field(default=72, ge=1, le=8_760)
+    log_level: str = "INFO"
+
+    def agent_audience(self) -> str:
+        """The external address of the agents' listener; signed requests name it as their audience."""
+        return self.agent_url or f"http://{self.agent_host}:{self.agent_port}"
