@@ -48,6 +48,7 @@ lock: environment  ## resolve versions anew; UPGRADE=--upgrade takes newer ones
 	@$(UV_COMPILE) $(UPGRADE) pyproject.toml --all-extras -o requirements/all.lock
 	@$(UV_COMPILE) $(UPGRADE) pyproject.toml --extra agent -c requirements/all.lock -o requirements/agent.lock
 	@$(UV_COMPILE) $(UPGRADE) pyproject.toml --extra controlplane -c requirements/all.lock -o requirements/controlplane.lock
+	@for tool in helm go; do $(UV_COMPILE) $(UPGRADE) --no-deps requirements/$$tool.in -o requirements/$$tool.lock; done
 	@echo "muster: locks written; look at the difference before it is committed"
 
 environment:  ## .venv as requirements/all.lock says; nothing to do, nothing done
