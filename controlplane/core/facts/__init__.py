@@ -1,0 +1,1 @@
+"""Rows of the truth as plain values: what stores return and take."""

@@ -1,0 +1,128 @@
+"""Queues, Pools, Policies, Principals and tokens as stored, as plain values.
+
+What a planner needs of a Queue is `core.tenancy`; here stands what services need to change one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from controlplane.core.ids import PoolId, QueueId
+from controlplane.core.tenancy import Quota
+
+
+class Role(StrEnum):
+    """What a Principal may do, in a Queue subtree or everywhere."""
+
+    PLATFORM_ADMIN = "platform-admin"
+    TEAM_LEAD = "team-lead"
+    MEMBER = "member"
+    AUDITOR = "auditor"
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A role and the subtree where it holds; no path: the whole plane."""
+
+    role: Role
+    queue_path: str | None = None
+
+    def covers(self, path: str | None) -> bool:
+        """Whether it holds for the Queue at `path`; None asks for the whole plane."""
+        if self.queue_path is None:
+            return True
+        return path is not None and (path == self.queue_path or path.startswith(self.queue_path + "/"))
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who calls."""
+
+    id: int
+    kind: str  # person | service | agent
+    name: str
+    bindings: tuple[Binding, ...] = ()
+
+    @property
+    def actor(self) -> str:
+        """How the audit log names it."""
+        return f"{self.kind}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A bearer token to be stored; only its hash ever is."""
+
+    principal_id: int
+    token_sha256: bytes
+    name: str
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFact:
+    """A Queue as stored. `namespace` is its own; empty: inherited."""
+
+    id: QueueId
+    path: str
+    parent: QueueId | None
+    weight: int
+    namespace: str
+    labels: Mapping[str, str]
+    version: int
+    is_deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NewQueue:
+    """A Queue to be written; `spec` is the applied document's."""
+
+    path: str
+    parent: QueueId | None
+    weight: int
+    namespace: str
+    labels: Mapping[str, str]
+    spec: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaChange:
+    """All Quotas that one Queue lists from now on; others of it are withdrawn."""
+
+    queue: QueueId
+    quotas: tuple[Quota, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFact:
+    """A Pool as stored."""
+
+    id: PoolId
+    name: str
+    spec: Mapping[str, object]
+    policy_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class AccountFact:
+    """One (Queue, Flavor) of the ledger with its limits and what is in use."""
+
+    queue: QueueId
+    flavor: str
+    is_root: bool
+    subtree: int
+    borrow_limit: int | None
+    kept: int
+    overdraft: int
+    pending: int
+    posted: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """What an idempotency key holds: the request's hash and, once answered, the answer."""
+
+    body_sha256: bytes
+    status: int | None
+    response: Mapping[str, object] | None

@@ -1,0 +1,1 @@
+"""Protocols that services need and adapters fulfil, one noun per file."""

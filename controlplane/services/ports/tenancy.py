@@ -1,0 +1,98 @@
+"""What services ask of the store of Queues, Pools, Policies, Principals, tokens and idempotency keys."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from controlplane.core.facts.tenancy import (
+    AccountFact,
+    Binding,
+    NewQueue,
+    NewToken,
+    PoolFact,
+    Principal,
+    QueueFact,
+    QuotaChange,
+    StoredAnswer,
+)
+from controlplane.core.ids import PoolId, QueueId
+from controlplane.core.tenancy import Quota
+
+
+class TenancyStore(Protocol):
+    """`uow.tenancy`."""
+
+    def queues(self) -> Sequence[QueueFact]:
+        """Every live Queue, by path; parents before children."""
+
+    def queue(self, path: str) -> QueueFact | None:
+        """The live Queue at this path."""
+
+    def lock_tree(self) -> None:
+        """Keep other writers of the quota tree out until this transaction ends."""
+
+    def put_queue(self, new: NewQueue) -> QueueId:
+        """Write the Queue at its path; its version rises if it was there."""
+
+    def move_queue(self, queue: QueueId, parent: QueueId | None, path: str) -> None:
+        """Give it, and all below it, new paths."""
+
+    def delete_queue(self, queue: QueueId) -> None:
+        """Mark it deleted; its Quotas are withdrawn."""
+
+    def live_workloads(self, queue: QueueId) -> int:
+        """How many Workloads of this Queue are not in a final state."""
+
+    def quotas(self, queue: QueueId) -> Sequence[Quota]:
+        """The Quotas that it lists, by Flavor."""
+
+    def set_quotas(self, change: QuotaChange) -> None:
+        """Write these Quotas and withdraw its others."""
+
+    def accounts(self, queues: Sequence[QueueId]) -> Sequence[AccountFact]:
+        """The ledger's accounts of these Queues."""
+
+    def pool(self, name: str) -> PoolFact | None:
+        """The Pool of this name."""
+
+    def pools(self) -> Sequence[PoolFact]:
+        """Every Pool, by name."""
+
+    def put_pool(self, name: str, spec: Mapping[str, object]) -> PoolId:
+        """Write the Pool."""
+
+    def add_policy(self, pool: PoolId, spec: Mapping[str, object], created_by: str) -> int:
+        """Write the Pool's next Policy version, which counts from the next cycle; return it."""
+
+    def policy(self, pool: PoolId) -> Mapping[str, object]:
+        """The spec of the version in force; empty where none was applied."""
+
+    def principal_of_token(self, token_sha256: bytes) -> Principal | None:
+        """Whose live bearer token has this hash."""
+
+    def principal(self, kind: str, name: str) -> Principal | None:
+        """The enabled Principal of this name."""
+
+    def put_principal(self, kind: str, name: str) -> int:
+        """Write it if it is not there; return its id."""
+
+    def bind(self, principal_id: int, binding: Binding) -> None:
+        """Give it a role; a second time changes nothing."""
+
+    def add_token(self, token: NewToken) -> int:
+        """Store a token's hash."""
+
+    def revoke_token(self, token_id: int) -> bool:
+        """End a token; False where there is none that lives."""
+
+    def claim_key(self, principal_id: int, key: str, body_sha256: bytes) -> StoredAnswer | None:
+        """Insert an idempotency key, or return what an earlier request stored under it.
+
+        Blocks while another transaction holds the same key.
+        """
+
+    def store_answer(self, principal_id: int, key: str, status: int, response: Mapping[str, object]) -> None:
+        """Keep the answer for whoever sends the same request again."""
+
+    def forget_keys(self, before: datetime, limit: int) -> int:
+        """Delete idempotency keys older than `before`; return how many went."""
