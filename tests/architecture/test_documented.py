@@ -1,0 +1,161 @@
+"""Is it documented, and is it tested? Asked of everything that a person can set, call, read or be told.
+
+Each name must stand in a Markdown file (a README beside the code, usually) and in a test. Lists are taken from the
+product itself, so that a new row is asked about from the day it is written.
+"""
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.util import find_spec
+from types import ModuleType
+
+from tests.architecture.sources import ROOT, python_files, source_files, text_of
+
+HERE = ROOT / "tests" / "architecture"
+PARAMETER = re.compile(r"\\\{[^}]*\\\}")
+
+
+def test_every_setting_is_documented_and_tested() -> None:
+    complaints = [_complaint(variable, (variable,), (variable, field)) for variable, field in _settings()]
+    assert not any(complaints), "".join(complaints)
+
+
+def test_every_metric_is_documented_and_tested() -> None:
+    complaints = [_complaint(metric, (metric,), (metric, constant)) for metric, constant in _metrics()]
+    assert not any(complaints), "".join(complaints)
+
+
+def test_every_reason_is_documented_and_tested() -> None:
+    complaints = [_complaint(value, (value,), (value, f"ReasonCode.{name}")) for value, name in _reasons()]
+    assert not any(complaints), "".join(complaints)
+
+
+def test_every_periodic_job_is_documented_and_tested() -> None:
+    complaints = [_complaint(name, (name,), (name,)) for name in _periodic_jobs()]
+    assert not any(complaints), "".join(complaints)
+
+
+def test_every_route_is_documented_and_tested() -> None:
+    complaints = [_complaint_about(path, _as_pattern(path), _as_pattern(path)) for path in sorted(set(_routes()))]
+    assert not any(complaints), "".join(complaints)
+
+
+def test_every_command_is_documented_and_tested() -> None:
+    complaints = []
+    for words in _commands():
+        typed = re.compile(rf"\bmuster {re.escape(' '.join(words))}(?![\w-])")
+        quoted = r"""["'],\s*["']""".join(map(re.escape, words))
+        tested = re.compile(rf"""["']{quoted}["']|["'\s]{re.escape(" ".join(words))}["'\s]""")
+        complaints.append(_complaint_about("muster " + " ".join(words), typed, tested))
+    assert not any(complaints), "".join(complaints)
+
+
+def test_a_route_is_found_with_any_value_in_the_place_of_a_parameter() -> None:
+    pattern = _as_pattern("/api/v1/workloads/{uid}/explain")
+    assert pattern.search("GET /api/v1/workloads/{id}/explain")
+    assert pattern.search("""client.get(f"/api/v1/workloads/{workload["uid"]}/explain")""")
+    assert pattern.search("curl localhost/api/v1/workloads/llama/explain?full=1")
+    assert not pattern.search("/api/v1/workloads/{id}/explained")
+    assert not pattern.search("/api/v1/workloads//explain")
+
+
+def _complaint(name: str, documented: Iterable[str], tested: Iterable[str]) -> str:
+    return _complaint_about(name, _any_word(documented), _any_word(tested))
+
+
+def _complaint_about(name: str, documented: re.Pattern[str], tested: re.Pattern[str]) -> str:
+    """One line, or nothing; all complaints of one kind are shown together."""
+    places = (("Markdown file", documented.search(_documents())), ("test", tested.search(_tests())))
+    lacks = [place for place, found in places if not found]
+    return f"{name}: in no {' and in no '.join(lacks)}\n" if lacks else ""
+
+
+def _any_word(words: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(rf"(?<![\w-]){re.escape(word)}(?![\w-])" for word in words))
+
+
+def _as_pattern(path: str) -> re.Pattern[str]:
+    return re.compile(PARAMETER.sub(r"(?:\\{[^/]+?\\}|[^/\\s\"'`?]+)", re.escape(path)) + r"(?![\w/-])")
+
+
+@cache
+def _documents() -> str:
+    """Every Markdown file save the changelog, which tells what was, not what is."""
+    paths = [path for path in source_files() if path.suffix == ".md" and path.name != "CHANGELOG.md"]
+    return "\n".join(path.read_text(encoding="utf-8") for path in paths)
+
+
+@cache
+def _tests() -> str:
+    return "\n".join(text_of(path) for path in python_files("tests") if HERE not in path.parents)
+
+
+def _module(name: str) -> ModuleType | None:
+    """None while nobody has written it. A module that is there and does not import is a failure."""
+    try:
+        there = find_spec(name) is not None
+    except ModuleNotFoundError:
+        there = False
+    return importlib.import_module(name) if there else None
+
+
+def _settings() -> Iterator[tuple[str, str]]:
+    module = _module("controlplane.settings")
+    if module is None:
+        return
+    for field, info in module.Settings.model_fields.items():
+        choices = getattr(info.validation_alias, "choices", None)
+        prefix = module.Settings.model_config["env_prefix"]
+        yield (str(choices[0]) if choices else f"{prefix}{field}".upper(), field)
+
+
+def _metrics() -> Iterator[tuple[str, str]]:
+    module = _module("controlplane.telemetry")
+    if module is None:
+        return
+    constants = {id(value): name for name, value in vars(module).items()}
+    for metric in module.METRICS:
+        family = metric.describe()[0]
+        yield family.name + ("_total" if family.type == "counter" else ""), constants[id(metric)]
+
+
+def _reasons() -> Iterator[tuple[str, str]]:
+    module = _module("controlplane.core.reasons")
+    if module is not None:
+        yield from ((code.value, code.name) for code in module.ReasonCode)
+
+
+def _routes() -> Iterator[str]:
+    package = _module("controlplane.api.routes")
+    if package is None:
+        return
+    for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for value in vars(importlib.import_module(found.name)).values():
+            if type(value).__name__ == "APIRouter":
+                yield from (route.path for route in value.routes)
+
+
+def _periodic_jobs() -> Iterator[str]:
+    module = _module("controlplane.workers.periodic")
+    if module is not None:
+        yield from (row.name for row in module.PERIODIC)
+
+
+def _commands() -> Iterator[tuple[str, ...]]:
+    module = _module("controlplane.cli.main")
+    if module is not None:
+        typer_main = importlib.import_module("typer.main")
+        yield from _leaves(typer_main.get_command(module.app), ())
+
+
+def _leaves(command: object, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    children = getattr(command, "commands", None)
+    if children is None:
+        yield words
+        return
+    for name, child in children.items():
+        if not child.hidden:
+            yield from _leaves(child, (*words, name))
