@@ -53,6 +53,7 @@ class Child:
     def __init__(self, spec: Spec) -> None:
         """Spawn it; call from a thread that lives as long as the child may, for its end is what the kernel watches."""
         self.spec = spec
+        self._stop_by: float | None = None
         spec.before_start()
         with open(os.open(spec.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
             self._log_start = log.tell()
@@ -75,6 +76,11 @@ class Child:
         """None while it runs."""
         return self._process.poll()
 
+    def end_group(self) -> None:
+        """After its end: end what it started and did not take along."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
     def wait_ready(self) -> None:
         """Return when it is ready; raise with the end of its log when it ends first or takes too long."""
         deadline = time.monotonic() + self.spec.ready_seconds
@@ -87,19 +93,29 @@ class Child:
                 )
             time.sleep(TICK_SECONDS)
 
+    def wait_end(self) -> int | None:
+        """Its exit code; None when it still runs after its time."""
+        try:
+            return self._process.wait(self.spec.ready_seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
     def ask_to_stop(self) -> None:
-        """Send the stop signal, if it still runs."""
-        if self.exit_code() is None:
-            self._process.send_signal(self.spec.stop_signal)
+        """Send the stop signal, once; its time to end counts from here."""
+        if self._stop_by is None:
+            self._stop_by = time.monotonic() + self.spec.stop_seconds
+            if self.exit_code() is None:
+                self._process.send_signal(self.spec.stop_signal)
 
     def stop(self) -> None:
         """Stop it cleanly within its time, else at once."""
         self.ask_to_stop()
         try:
-            self._process.wait(self.spec.stop_seconds)
+            self._process.wait(max(0.0, (self._stop_by or 0.0) - time.monotonic()))
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self.end_group()
 
     def log_tail(self) -> str:
         """The last lines that this run wrote."""

@@ -84,7 +84,13 @@ class Home:
 
     @property
     def state(self) -> Path:
+        """What `state` keeps."""
         return self.path / "state.json"
+
+    @property
+    def admin_token(self) -> Path:
+        """The first admin's API token."""
+        return self.secrets / "admin-token"
 
     def log(self, name: str) -> Path:
         """Where the process `name` writes."""
@@ -97,13 +103,13 @@ class Home:
             write_private(file, secrets.token_urlsafe(32))
         return file.read_text(encoding="utf-8").strip()
 
-    def port(self, name: str) -> int:
-        """The port that `name` had last time if it is free, else another; remembered."""
+    def port(self, name: str, wanted: int = 0) -> int:
+        """The port that `name` had last time if it is free, else the wanted one, else any; remembered."""
         file = self.path / "ports.json"
         ports: dict[str, int] = _read_json(file)
         if (port := ports.get(name)) and is_free(port):
             return port
-        ports[name] = free_port()
+        ports[name] = wanted if wanted and wanted not in ports.values() and is_free(wanted) else free_port()
         write_private(file, json.dumps(ports))
         return ports[name]
 
@@ -115,9 +121,8 @@ class Home:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                holder = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
                 raise AlreadyRunning(
-                    f"{self.path} is in use by process {holder}: one plane per folder. "
+                    f"{self.path} is in use by process {self.holder() or 'unknown'}: one plane per folder. "
                     "`muster down` stops it; MUSTER_HOME chooses another folder."
                 ) from None
             os.ftruncate(handle, 0)
@@ -125,6 +130,13 @@ class Home:
             yield
         finally:
             os.close(handle)
+
+    def holder(self) -> int | None:
+        """The process that took the lock last; it holds it while `is_locked`."""
+        try:
+            return int((self.path / "lock").read_text(encoding="ascii"))
+        except (FileNotFoundError, ValueError):
+            return None
 
     def is_locked(self) -> bool:
         """Whether a process holds the folder now."""

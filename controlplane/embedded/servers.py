@@ -5,8 +5,8 @@
 """
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,14 @@ from controlplane.embedded.valkey import Valkey
 
 START_TRIES = 3
 """A port that was free when chosen can be taken when bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Servers that run, and the processes that they are."""
+
+    servers: "Servers"
+    children: list[Child]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,30 +59,40 @@ class Servers:
         return told
 
 
+def start(home: Home, environment: Mapping[str, str] = os.environ, *, durable: bool = True) -> "Started":
+    """Both servers up and ready, within their own time-outs; the caller holds the folder's lock and stops them."""
+    for attempt in range(1, START_TRIES + 1):
+        servers = Servers.find(home, environment, durable=durable)
+        children: list[Child] = []
+        try:
+            children.extend(map(Child, servers.specs()))
+            for child in children:
+                child.wait_ready()
+        except BaseException as failure:
+            stop(children)
+            if attempt == START_TRIES or not isinstance(failure, StartFailed):
+                raise
+        else:
+            return Started(servers, children)
+    raise AssertionError("the last try returns or raises")
+
+
+def stop(children: Iterable[Child]) -> None:
+    """End them all, each within its time, at the same time."""
+    ending = list(children)
+    for child in ending:
+        child.ask_to_stop()
+    for child in ending:
+        child.stop()
+
+
 @contextmanager
 def running(folder: Path, environment: Mapping[str, str] = os.environ, *, durable: bool = True) -> Iterator[Servers]:
-    """Both servers of `folder`, up and ready, until the block ends; waits at most the servers' own time-outs."""
+    """Both servers of `folder` until the block ends, without a supervisor: for tests and tools."""
     home = Home.open(folder)
-    with home.lock(), ExitStack() as stack:
-        for attempt in range(1, START_TRIES + 1):
-            servers = Servers.find(home, environment, durable=durable)
-            children = [stack.enter_context(_stopped_at_end(spec)) for spec in servers.specs()]
-            try:
-                for child in children:
-                    child.wait_ready()
-            except StartFailed:
-                stack.pop_all().close()
-                if attempt == START_TRIES:
-                    raise
-            else:
-                break
-        yield servers
-
-
-@contextmanager
-def _stopped_at_end(spec: Spec) -> Iterator[Child]:
-    child = Child(spec)
-    try:
-        yield child
-    finally:
-        child.stop()
+    with home.lock():
+        started = start(home, environment, durable=durable)
+        try:
+            yield started.servers
+        finally:
+            stop(started.children)

@@ -1,0 +1,130 @@
+"""The process table of an embedded plane: which programs run beside the servers, and what each is told.
+
+A row is data. To add a process add a row; commands are modules, so this package imports none of them.
+"""
+
+import os
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from controlplane.embedded.children import Spec
+from controlplane.embedded.home import LOCAL_HOST, Home
+
+PYTHON = (sys.executable, "-m")
+API_PORT = 8440
+AGENT_PORT = 8441
+PROBE_SECONDS = 2
+
+LEAN = {
+    "PYTHONUNBUFFERED": "1",
+    "MALLOC_ARENA_MAX": "2",  # glibc gives each thread an arena of its own otherwise, and keeps them
+    "REMAP_SIGTERM": "SIGQUIT",  # a worker that is asked to end gives unfinished tasks back instead of finishing them
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A program that runs once, before the plane, and must end well."""
+
+    name: str
+    argv: tuple[str, ...]
+    seconds: int = 120
+
+
+class Table(Protocol):
+    """What a supervisor must know of the processes beside the servers."""
+
+    @property
+    def home(self) -> Home: ...
+    @property
+    def api_url(self) -> str: ...
+    @property
+    def agent_url(self) -> str: ...
+    def environment(self) -> dict[str, str]: ...
+    def steps(self) -> list[Step]: ...
+    def specs(self, told: Mapping[str, str]) -> list[Spec]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """Where the plane of this folder listens, and how many of each class of worker it has."""
+
+    home: Home
+    api_port: int
+    agent_port: int
+    workers: int = 1
+    planners: int = 1
+
+    @classmethod
+    def choose(cls, home: Home, workers: int = 1, planners: int = 1) -> "Plane":
+        """With the ports that the user names, else those of last time."""
+        api = int(os.environ.get("MUSTER_API_PORT") or home.port("api", API_PORT))
+        agents = int(os.environ.get("MUSTER_AGENT_PORT") or home.port("agents", AGENT_PORT))
+        return cls(home, api, agents, workers, planners)
+
+    @property
+    def api_url(self) -> str:
+        return f"http://{LOCAL_HOST}:{self.api_port}"
+
+    @property
+    def agent_url(self) -> str:
+        return f"http://{LOCAL_HOST}:{self.agent_port}"
+
+    def environment(self) -> dict[str, str]:
+        """What every process of the plane is told beside the servers' addresses."""
+        return LEAN | {
+            "MUSTER_API_PORT": str(self.api_port),
+            "MUSTER_AGENT_PORT": str(self.agent_port),
+            "MUSTER_SECRETS_DIR": str(self.home.secrets / "plane"),
+        }
+
+    def steps(self) -> list[Step]:
+        """In order, after the servers and before the plane."""
+        return [
+            Step("migrate", (*PYTHON, "controlplane.db.migrate")),
+            Step("first-login", (*PYTHON, "controlplane.embedded.first_login", str(self.home.path), self.api_url)),
+        ]
+
+    def specs(self, told: Mapping[str, str]) -> list[Spec]:
+        """The plane's processes; they may start in any order and at once."""
+        rows: list[tuple[str, tuple[str, ...], Callable[[], bool]]] = [
+            ("api", ("controlplane.api.serve",), partial(answers, self.api_port, "/readyz")),
+            *_numbered("worker", self.workers),
+            *_numbered("planner", self.planners),
+            ("beat", ("controlplane.workers.run", "beat"), _runs),
+        ]
+        return [
+            Spec(
+                name=name,
+                argv=(*PYTHON, *module),
+                log=self.home.log(name),
+                env=told,
+                folder=self.home.path,
+                stop_seconds=4,
+                is_ready=is_ready,
+            )
+            for name, module, is_ready in rows
+        ]
+
+
+def answers(port: int, path: str) -> bool:
+    """Whether a server on the loopback answers 200; by hand, because an HTTP client costs the supervisor megabytes."""
+    try:
+        with socket.create_connection((LOCAL_HOST, port), timeout=PROBE_SECONDS) as link:
+            link.sendall(f"GET {path} HTTP/1.1\r\nHost: {LOCAL_HOST}\r\nConnection: close\r\n\r\n".encode())
+            return link.recv(32).split(b" ", 2)[1:2] == [b"200"]
+    except OSError:
+        return False
+
+
+def _numbered(name: str, count: int) -> list[tuple[str, tuple[str, ...], Callable[[], bool]]]:
+    names = [name, *(f"{name}-{number}" for number in range(2, count + 1))][:count]
+    return [(each, ("controlplane.workers.run", name), _runs) for each in names]
+
+
+def _runs() -> bool:
+    return True
