@@ -17,6 +17,8 @@ from controlplane.embedded.valkey import Valkey
 from tests.support import databases
 from tests.support.databases import Database
 
+pytest_plugins = ["tests.kube.fixtures"]
+
 VALKEY_DATABASES = 64
 _valkey_numbers = itertools.cycle(range(1, VALKEY_DATABASES))
 
