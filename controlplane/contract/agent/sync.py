@@ -22,6 +22,7 @@ class SyncRequest(WireModel):
     pods: list[PodObservation] = Field(default_factory=list, max_length=5_000)
     inventory: InventoryDelta | None = None
     desired_digest: Text = ""  # sha256 hex over sorted "object_id gen" of all objects the agent knows
+    whole: bool = False  # `attempts` and `pods` are all there is, right after a full list: what is missing is gone
     kube_reachable: bool = True  # false: observations are stale, not gone
 
 

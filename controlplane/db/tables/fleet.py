@@ -111,6 +111,7 @@ class NodeFlavor(Tracked, Base):
     node_id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
     flavor: Mapped[str] = mapped_column(primary_key=True)
     cluster_id: Mapped[Big]
+    resource: Mapped[str] = mapped_column(server_default="")  # the Kubernetes resource that a pod asks for
     owned: Mapped[Big]
     allocatable: Mapped[Big]
     foreign_held: Mapped[int] = mapped_column(server_default="0")
@@ -232,7 +233,23 @@ class AgentSession(Base):
     lease_until: Mapped[datetime]
     started_at: Mapped[Moment]
     last_heard_at: Mapped[Moment]
+    full_asked_at: Mapped[Moment | None]  # when it was last asked for everything, so that it is not asked at once again
     ended_at: Mapped[Moment | None]
+
+
+class Plane(Base):
+    """The plane itself, one row: which life of its data this is, and since when agents could reach it.
+
+    Silence of a cluster counts only from `listening_since`, so an outage of ours is nobody else's.
+    """
+
+    __tablename__ = "plane"
+    __table_args__ = (CheckConstraint("id = 1", name="one_row"),)
+    id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    incarnation: Mapped[str]
+    epoch: Mapped[int] = mapped_column(server_default="1")
+    listened_at: Mapped[Moment | None]
+    listening_since: Mapped[Moment | None]
 
 
 class ClusterCounter(Base):

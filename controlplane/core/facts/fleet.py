@@ -1,0 +1,164 @@
+"""Clusters, Nodes, agents' keys and Sessions as stored, as values; what an inventory writes.
+
+Values only: `db/stores/fleet.py` and `db/stores/agents.py` read and write them, `services` decide on them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from controlplane.core.ids import ClusterId, FlavorName, NodeId, PoolId
+from controlplane.core.lifecycle import ClusterState
+
+Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
+Document = Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFact:
+    """One Cluster's row, without its labels of no meaning to the fleet."""
+
+    id: ClusterId
+    pool: PoolId
+    name: str
+    state: ClusterState
+    fingerprint: str | None
+    spec: Document
+    levels: tuple[str, ...]
+    namespaces: tuple[str, ...]
+    inventory_digest: str
+    inventory_revision: int
+    inventory_at: datetime | None
+    last_heard_at: datetime | None
+    lost_at: datetime | None
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChange:
+    """New state and times of one Cluster, written only where its version is still the one read."""
+
+    id: ClusterId
+    version: int
+    state: ClusterState
+    lost_at: datetime | None
+    next_check_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFact:
+    """What of a Node's row decides something."""
+
+    id: NodeId
+    cluster: ClusterId
+    uid: str
+    name: str
+    ready: bool
+    ready_changed_at: datetime | None
+    lost_at: datetime | None
+    removed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorCount:
+    """Units of one Flavor on one node, as its report adds up; `capacity` is what is ours to give."""
+
+    flavor: FlavorName
+    resource: str
+    owned: int
+    allocatable: int
+    foreign: int
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWrite:
+    """One node as reported, ready to be stored. `row` and each of `devices` are columns by name."""
+
+    uid: str
+    name: str
+    row: Document
+    flavors: tuple[FlavorCount, ...]
+    devices: tuple[Document, ...]
+    discrepancies: tuple[Document, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSignals:
+    """Nodes of one report that turned not ready, that came back, that vanished, with device trouble."""
+
+    fell: tuple[NodeId, ...] = ()
+    rose: tuple[NodeId, ...] = ()
+    removed: tuple[NodeId, ...] = ()
+    unhealthy: tuple[NodeId, ...] = ()
+    capacity_changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFact:
+    """An enrolment token's row; never the token."""
+
+    id: int
+    cluster: ClusterId
+    uses: int
+    uses_max: int
+    used_by: str | None
+    auto_accept: bool
+    expires_at: datetime
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFact:
+    """A public key of an agent. `slot`: current | next | retired."""
+
+    thumbprint: str
+    cluster: ClusterId
+    cluster_name: str
+    cluster_state: ClusterState
+    algorithm: str
+    jwk: Mapping[str, str]
+    slot: str
+    created_at: datetime
+    banned_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFact:
+    """An agent's Session; `answer` is what request `seq` was answered, None while it is not yet."""
+
+    cluster: ClusterId
+    epoch: int
+    instance_id: str
+    thumbprint: str
+    seq: int
+    answer: Document | None
+    acked_number: int
+    lease_until: datetime
+    started_at: datetime
+    ended_at: datetime | None
+    full_asked_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneFact:
+    """The plane's own row: which life of its data this is, and since when it listens without a gap."""
+
+    incarnation: str
+    epoch: int
+    listened_at: datetime | None
+    listening_since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedDirective:
+    """A directive with its place in its cluster's stream."""
+
+    number: int
+    object_id: str
+    gen: int
+    kind: str
+    workload: str
+    attempt: int
+    body: Document = field(default_factory=dict)

@@ -1,0 +1,64 @@
+"""What services ask of the rows of attempts, placements, pods, holds and directives.
+
+Every method is one statement or a fixed number of them, whatever the length of its arguments.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from controlplane.core.facts.attempts import (
+    AttemptFact,
+    AttemptKey,
+    NewDirective,
+    NodeRefused,
+    PlacementChange,
+    PodFact,
+    WorkloadChange,
+)
+from controlplane.core.ids import ClusterId, NodeId, PoolId, WorkloadId
+from controlplane.core.policy import Policy
+
+
+class AttemptStore(Protocol):
+    """Attempts with all that belongs to them."""
+
+    def read(self, keys: Collection[AttemptKey]) -> list[AttemptFact]:
+        """These Attempts, not locked; unknown ones are left out."""
+
+    def lock(self, keys: Collection[AttemptKey]) -> list[AttemptFact]:
+        """These Attempts, their Workloads locked by id before anything is read."""
+
+    def live_of(self, workloads: Collection[WorkloadId]) -> list[AttemptKey]:
+        """The live Attempt of each that has one."""
+
+    def live_in(self, cluster: ClusterId) -> list[AttemptKey]:
+        """Live Attempts with a Placement in this cluster that is not gone."""
+
+    def live_on(self, nodes: Collection[NodeId]) -> list[AttemptKey]:
+        """Attempts, live or not judged yet, with a pod on one of these nodes."""
+
+    def held_on(self, nodes: Collection[NodeId]) -> list[int]:
+        """Pods of ended Attempts on these nodes whose holds are still there."""
+
+    def due(self, limit: int) -> list[AttemptKey]:
+        """Attempts whose check is due; their Workloads are locked, others' locks skipped."""
+
+    def policies(self, pools: Collection[PoolId]) -> Mapping[PoolId, Policy]: ...
+
+    def write_attempts(self, facts: Sequence[AttemptFact]) -> None: ...
+
+    def write_placements(self, changes: Sequence[PlacementChange]) -> None: ...
+
+    def write_pods(self, pods: Sequence[PodFact]) -> None: ...
+
+    def write_workloads(self, changes: Sequence[WorkloadChange]) -> None: ...
+
+    def add_directives(self, directives: Sequence[NewDirective]) -> None: ...
+
+    def add_exclusions(self, refused: Sequence[NodeRefused]) -> None: ...
+
+    def release_holds(self, pods: Collection[int]) -> None:
+        """Release these pods' holds and lower their nodes' counters, overdraft first, in the same statements."""
+
+    def give_up_earmarks(self, workloads: Collection[WorkloadId]) -> None:
+        """End the Earmarks of Workloads that have started or ended."""

@@ -1,0 +1,152 @@
+"""What services ask of the rows of clusters, nodes, agents' keys, sessions and directive numbers.
+
+Every method is one statement or a fixed number of them, whatever the length of its arguments.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from controlplane.core.facts.fleet import (
+    ClusterChange,
+    ClusterFact,
+    Document,
+    KeyFact,
+    NodeFact,
+    NodeSignals,
+    NodeWrite,
+    NumberedDirective,
+    PlaneFact,
+    SessionFact,
+    TokenFact,
+)
+from controlplane.core.ids import ClusterId, FlavorName, NodeId, PoolId
+from controlplane.core.lifecycle import ClusterState
+
+
+class FleetStore(Protocol):
+    """Clusters, nodes, flavors on nodes, devices."""
+
+    def ensure_pool(self, name: str) -> PoolId:
+        """The Pool of this name, made if it is missing."""
+
+    def add_cluster(self, name: str, pool: PoolId, labels: Document, spec: Document) -> ClusterId | None:
+        """Store a Cluster in state `created`; None if a live one has this name."""
+
+    def cluster(self, cluster: ClusterId) -> ClusterFact | None: ...
+
+    def cluster_named(self, name: str) -> ClusterFact | None: ...
+
+    def lock_cluster(self, cluster: ClusterId) -> ClusterFact | None:
+        """The row, locked until the transaction ends."""
+
+    def fingerprint_taken(self, fingerprint: str, cluster: ClusterId) -> bool:
+        """Whether another live Cluster has this fingerprint."""
+
+    def set_identity(self, cluster: ClusterId, fingerprint: str, agent_version: str, kubernetes_version: str) -> None: ...
+
+    def set_hello(self, cluster: ClusterId, features: Sequence[str], namespaces: Sequence[str]) -> None: ...
+
+    def set_spec(self, cluster: ClusterId, labels: Document, spec: Document) -> None: ...
+
+    def write_clusters(self, changes: Sequence[ClusterChange]) -> int:
+        """Write those whose version is still the one read, raise it, and say how many they were."""
+
+    def mark_accepted(self, cluster: ClusterId) -> None: ...
+
+    def mark_removed(self, cluster: ClusterId) -> None: ...
+
+    def heard(self, cluster: ClusterId, next_check_at: datetime) -> None: ...
+
+    def due_clusters(self, limit: int) -> list[ClusterFact]:
+        """Those whose check is due, locked, others' locks skipped."""
+
+    def clusters_in(self, states: Collection[ClusterState]) -> list[ClusterFact]: ...
+
+    def owned(self, cluster: ClusterId) -> Mapping[FlavorName, int]:
+        """Units that the cluster owns, by Flavor."""
+
+    def write_nodes(self, cluster: ClusterId, nodes: Sequence[NodeWrite]) -> NodeSignals:
+        """Insert or update nodes with their counters and devices; what they no longer report falls to zero."""
+
+    def remove_nodes(self, cluster: ClusterId, uids: Collection[str], *, keep: bool) -> NodeSignals:
+        """Mark nodes removed: those of `uids`, or with `keep` all others. Capacity falls to zero."""
+
+    def set_inventory(self, cluster: ClusterId, revision: int, digest: str, levels: Sequence[str]) -> None: ...
+
+    def due_nodes(self, limit: int) -> list[NodeFact]: ...
+
+    def mark_lost(self, nodes: Collection[NodeId]) -> None: ...
+
+    def cordon(self, node: NodeId, reason: str) -> NodeFact | None:
+        """Take a node out of planning for this reason; "" puts it back. None: no such node."""
+
+    def mark_schedulable(self, nodes: Collection[NodeId]) -> None:
+        """Clear `lost_at` of nodes that are ready again."""
+
+
+class AgentStore(Protocol):
+    """Enrolment tokens, keys, sessions; the numbering and reading of directives; the plane's own row."""
+
+    def add_token(
+        self, cluster: ClusterId, digest: bytes, created_by: str, expires_at: datetime, *, auto_accept: bool
+    ) -> int: ...
+
+    def token(self, digest: bytes) -> TokenFact | None: ...
+
+    def use_token(self, token: int, thumbprint: str) -> bool:
+        """One conditional UPDATE: True for exactly one caller per use."""
+
+    def revoke_tokens(self, cluster: ClusterId) -> int: ...
+
+    def key(self, thumbprint: str) -> KeyFact | None: ...
+
+    def keys_of(self, cluster: ClusterId) -> list[KeyFact]: ...
+
+    def add_key(self, thumbprint: str, cluster: ClusterId, algorithm: str, jwk: Mapping[str, str], slot: str) -> bool:
+        """Store a key, retiring the one that had this slot; False if the thumbprint is another cluster's."""
+
+    def promote(self, thumbprint: str) -> bool:
+        """Make a `next` key the current one and retire the old; False if it is not `next` any more."""
+
+    def ban_keys(self, cluster: ClusterId) -> int: ...
+
+    def open_session(
+        self, cluster: ClusterId, instance_id: str, thumbprint: str, acked_number: int, lease_until: datetime
+    ) -> int:
+        """End the active Session, open the next one, and return its epoch."""
+
+    def end_sessions(self, cluster: ClusterId) -> None: ...
+
+    def lock_session(self, cluster: ClusterId) -> SessionFact | None:
+        """The active Session, locked until the transaction ends."""
+
+    def session(self, cluster: ClusterId) -> SessionFact | None: ...
+
+    def take_seq(self, cluster: ClusterId, epoch: int, seq: int, acked_number: int, lease_until: datetime) -> bool:
+        """Move an active Session on to `seq`, its answer not given yet; False if it is superseded or past it."""
+
+    def store_answer(self, cluster: ClusterId, epoch: int, seq: int, answer: Document) -> Document | None:
+        """Keep the answer to `seq` if there is none, and return the kept one; None if the Session moved on."""
+
+    def full_asked(self, cluster: ClusterId, epoch: int) -> None: ...
+
+    def number_directives(self, cluster_ids: Collection[ClusterId]) -> set[ClusterId]:
+        """Number what has no number yet, under each counter's lock; the clusters that got any."""
+
+    def unnumbered(self, limit: int) -> list[ClusterId]:
+        """Clusters with directives that a crash left without a number."""
+
+    def last_number(self, cluster: ClusterId) -> int: ...
+
+    def directives_after(self, cluster: ClusterId, after: int, upto: int, limit: int) -> list[NumberedDirective]:
+        """What is still to be made true, by number; nothing of objects that are gone, only the tombstone of dead ones."""
+
+    def known_objects(self, cluster: ClusterId, upto: int) -> list[tuple[str, int]]:
+        """(object, generation) that an agent which received all up to `upto` must know."""
+
+    def plane(self) -> PlaneFact:
+        """The plane's row, made when it is first asked for."""
+
+    def note_listening(self, gap_seconds: int) -> None:
+        """That agents can reach us now; after a longer gap than this all grace clocks start again."""
