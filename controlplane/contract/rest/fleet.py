@@ -1,0 +1,211 @@
+"""Documents of Clusters and Flavors, and what the API shows of clusters, nodes and devices."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from controlplane.contract.rest.common import (
+    DocumentHead,
+    FlavorText,
+    Json,
+    Metadata,
+    Moment,
+    Name,
+    PlainText,
+    Positive,
+    RestModel,
+    refusal,
+)
+from controlplane.contract.rest.quantities import CpuMilli, Duration, MemoryBytes
+from controlplane.contract.rest.workloads import not_yet
+
+
+class WorldDevices(RestModel):
+    """Devices of each node of a simulated cluster."""
+
+    flavor: FlavorText
+    count: Positive
+
+
+class WorldLevel(RestModel):
+    """Consecutive nodes form domains of this many."""
+
+    level: Name
+    of: Positive
+
+
+class WorldNodes(RestModel):
+    """Equal nodes of a simulated cluster or a world."""
+
+    count: Positive
+    devices: WorldDevices
+    cpu: CpuMilli
+    memory: MemoryBytes
+    topology: list[WorldLevel] = Field(default_factory=list, max_length=8)
+
+
+class ClusterTimeouts(RestModel):
+    """How long a silent agent may be silent."""
+
+    suspect: Duration = 30
+    unreachable: Duration = 300
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "ClusterTimeouts":
+        if self.unreachable <= self.suspect:
+            raise refusal("invalid-quantity", "unreachable comes after suspect")
+        return self
+
+
+class ClusterSpec(RestModel):
+    """One Kubernetes cluster. `nodes` only in worlds and simulated clusters."""
+
+    pool: Name = "default"
+    timeouts: ClusterTimeouts = ClusterTimeouts()
+    topology_keys: dict[Name, Annotated[str, Field(max_length=316)]] = Field(default_factory=dict, max_length=8)
+    network_domain: Name | None = None
+    nodes: list[WorldNodes] | None = None
+
+    @model_validator(mode="after")
+    def _obeyed(self) -> "ClusterSpec":
+        if self.network_domain is not None:
+            raise not_yet("networkDomain", "a gang stays in one cluster")
+        return self
+
+
+class ClusterDocument(DocumentHead):
+    """`kind: Cluster`."""
+
+    kind: Literal["Cluster"]
+    metadata: Metadata
+    spec: ClusterSpec = ClusterSpec()
+
+
+class FlavorSpec(RestModel):
+    """A class of devices that quota counts. Names are derived, so a document could only add aliases."""
+
+    aliases: list[FlavorText] = Field(default_factory=list, max_length=16)
+
+    @model_validator(mode="after")
+    def _obeyed(self) -> "FlavorSpec":
+        if self.aliases:
+            raise not_yet("Flavor aliases")
+        return self
+
+
+class FlavorMetadata(RestModel):
+    """A Flavor's name may hold dots."""
+
+    name: FlavorText
+    labels: dict[str, str] = Field(default_factory=dict, max_length=64)
+
+
+class FlavorDocument(DocumentHead):
+    """`kind: Flavor`: known; Flavors come from what agents report."""
+
+    kind: Literal["Flavor"]
+    metadata: FlavorMetadata
+    spec: FlavorSpec = FlavorSpec()
+
+
+class ClusterCreate(RestModel):
+    """A Cluster made beforehand, so that an agent has something to enrol for."""
+
+    name: Name
+    labels: dict[str, PlainText] = Field(default_factory=dict, max_length=64)
+    spec: ClusterSpec = ClusterSpec()
+    token_valid: Duration = 86_400
+    auto_accept: Annotated[bool, Field(strict=True)] = False
+
+
+class EnrolmentTokenCreate(RestModel):
+    """Another enrolment token for a Cluster that is there."""
+
+    token_valid: Duration = 86_400
+    auto_accept: Annotated[bool, Field(strict=True)] = False
+
+
+class EnrolmentTokenView(RestModel):
+    """A one-time token for an agent; its text is shown this once."""
+
+    cluster: str
+    token: str
+    expires_at: Moment
+    auto_accept: bool
+    plane_url: str
+
+
+class FlavorCount(RestModel):
+    """Units of one Flavor somewhere."""
+
+    flavor: str
+    owned: int
+    usable: int
+    held: int
+    free: int
+    foreign: int = 0
+
+
+class ClusterView(RestModel):
+    """One Kubernetes cluster as the plane knows it."""
+
+    name: str
+    pool: str
+    state: str
+    labels: dict[str, str] = Field(default_factory=dict)
+    levels: list[str] = Field(default_factory=list)
+    namespaces: list[str] = Field(default_factory=list)
+    agent_version: str = ""
+    kubernetes_version: str = ""
+    nodes: int = 0
+    nodes_ready: int = 0
+    flavors: list[FlavorCount] = Field(default_factory=list)
+    inventory_at: Moment | None = None
+    last_heard_at: Moment | None = None
+    lost_at: Moment | None = None
+    created_at: Moment
+    accepted_at: Moment | None = None
+    version: int
+    spec: dict[str, Json] = Field(default_factory=dict)
+
+
+class NodeView(RestModel):
+    """One machine."""
+
+    id: int
+    cluster: str
+    name: str
+    kind: Literal["real", "virtual", "fake"]
+    ready: bool
+    cordoned: bool
+    cordoned_by_us: str = ""
+    domains: dict[str, str] = Field(default_factory=dict)
+    flavors: list[FlavorCount] = Field(default_factory=list)
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    cpu_milli_held: int = 0
+    memory_bytes_held: int = 0
+    discrepancies: list[dict[str, Json]] = Field(default_factory=list)
+    lost_at: Moment | None = None
+    observed_at: Moment
+
+
+class DeviceView(RestModel):
+    """One card, partition or shared slot."""
+
+    id: int
+    cluster: str
+    node: str
+    device_key: str
+    key_quality: str
+    vendor: str
+    kind: str
+    flavor: str
+    model: str = ""
+    memory_mib: int | None = None
+    profile: str = ""
+    slots_total: int = 1
+    health: str
+    health_reasons: list[dict[str, Json]] = Field(default_factory=list)
+    state: str
+    observed_at: Moment

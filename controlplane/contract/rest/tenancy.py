@@ -1,0 +1,215 @@
+"""Documents of Queues, Pools, Policies and Windows, and what the API shows of Queues and tokens."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
+
+from controlplane.contract.rest.common import (
+    DocumentHead,
+    FlavorText,
+    FreeName,
+    Json,
+    Metadata,
+    Moment,
+    Name,
+    PlainText,
+    Positive,
+    QueueMetadata,
+    QueuePath,
+    RestModel,
+    refusal,
+)
+from controlplane.contract.rest.quantities import Duration
+from controlplane.contract.rest.workloads import not_yet
+
+UNITS_MAX = 10**9
+Units = Annotated[int, Field(strict=True, ge=0, le=UNITS_MAX)]
+
+
+class DomainQuota(RestModel):
+    """Whole topology domains as the guarantee."""
+
+    level: Name
+    count: Positive
+
+
+class QuotaSpec(RestModel):
+    """One Queue's limits for one Flavor. No `nominal` at a root: what clusters own and nobody else claims."""
+
+    flavor: FlavorText
+    nominal: Units | None = None
+    borrow: Units | None = None
+    lend: Units | None = None
+    domains: DomainQuota | None = None
+
+    @model_validator(mode="after")
+    def _obeyed(self) -> "QuotaSpec":
+        if self.domains is not None:
+            raise not_yet("quotas[].domains")
+        return self
+
+
+class BudgetSpec(RestModel):
+    """Device-hours per period."""
+
+    flavor: Annotated[str, StringConstraints(max_length=100)]
+    device_hours: Positive
+    per: Literal["day", "week", "month", "quarter", "year"]
+    hard: bool = False
+
+
+class QueueSpec(RestModel):
+    """A node of the quota tree."""
+
+    weight: Annotated[int, Field(strict=True, ge=0, le=1_000_000)] = 1
+    namespace: FreeName | None = None
+    quotas: Annotated[list[QuotaSpec], Field(max_length=256)] = Field(default_factory=list)
+    budgets: list[BudgetSpec] = Field(default_factory=list, max_length=64)
+    most_running: Positive | None = None
+
+    @model_validator(mode="after")
+    def _obeyed(self) -> "QueueSpec":
+        if self.budgets:
+            raise not_yet("budgets")
+        if self.most_running is not None:
+            raise not_yet("mostRunning")
+        flavors = [quota.flavor for quota in self.quotas]
+        if len(set(flavors)) < len(flavors):
+            raise refusal("name-conflict", "a Flavor has two quotas in one Queue")
+        return self
+
+
+class QueueDocument(DocumentHead):
+    """`kind: Queue`; its name is its path, so its parent is what stands before the last slash."""
+
+    kind: Literal["Queue"]
+    metadata: QueueMetadata
+    spec: QueueSpec = QueueSpec()
+
+
+class QueueMove(RestModel):
+    """Where a Queue goes: its new whole path."""
+
+    path: QueuePath
+
+
+class PoolSpec(RestModel):
+    """A set of nodes planned together. Clusters name their Pool; nodes of one cluster are not divided yet."""
+
+    nodes: dict[str, PlainText] | None = None
+    levels: list[Name] = Field(default_factory=list, max_length=8)
+    policy: Name | None = None
+
+    @model_validator(mode="after")
+    def _obeyed(self) -> "PoolSpec":
+        if self.nodes is not None:
+            raise not_yet("Pool nodes", "a Cluster names its Pool")
+        if self.levels:
+            raise not_yet("Pool levels", "agents report them")
+        if self.policy is not None:
+            raise not_yet("Pool policy", "a Policy document carries its Pool's name")
+        return self
+
+
+class PoolDocument(DocumentHead):
+    """`kind: Pool`."""
+
+    kind: Literal["Pool"]
+    metadata: Metadata
+    spec: PoolSpec = PoolSpec()
+
+
+class PolicySpec(RestModel):
+    """The knobs of one Pool; what is not given keeps its default."""
+
+    work_units_max: Annotated[int, Field(strict=True, ge=1_000, le=1_000_000_000)] | None = None
+    admissions_max: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = None
+    reclaim: Annotated[bool, Field(strict=True)] | None = None
+    earmark: Duration | None = None
+    evidence: Duration | None = None
+    inventory_stale: Duration | None = None
+    exclusion: Duration | None = None
+    exclusions_before_reason: Annotated[int, Field(strict=True, ge=1, le=1_000)] | None = None
+    node_lost: Duration | None = None
+    backoff: Duration | None = None
+
+
+class PolicyDocument(DocumentHead):
+    """`kind: Policy`; its name is its Pool's."""
+
+    kind: Literal["Policy"]
+    metadata: Metadata
+    spec: PolicySpec
+
+
+def _refuse_window(_: dict[str, Json]) -> dict[str, Json]:
+    raise not_yet("kind Window")
+
+
+class WindowDocument(DocumentHead):
+    """`kind: Window`: known, and not obeyed yet."""
+
+    kind: Literal["Window"]
+    metadata: Metadata
+    spec: Annotated[dict[str, Json], AfterValidator(_refuse_window)]
+
+
+class QuotaView(RestModel):
+    """One Queue's limits for one Flavor, and what is in use of it."""
+
+    flavor: str
+    nominal: int | None = None
+    borrow: int | None = None
+    lend: int | None = None
+    subtree: int = 0  # its nominal and what its children do not keep
+    potential: int = 0  # the most that it could ever use
+    available: int = 0  # the most that it may use more now; negative after a cut
+    used: int = 0
+    pending: int = 0  # of `used`: placed, not running yet
+    running: int = 0  # of `used`
+    borrowed: int = 0  # of `used`: beyond its own
+
+
+class QueueView(RestModel):
+    """A Queue with its quotas and usage."""
+
+    path: str
+    parent: str | None = None
+    weight: int
+    namespace: str = ""
+    labels: dict[str, str] = Field(default_factory=dict)
+    is_leaf: bool
+    version: int
+    quotas: list[QuotaView] = Field(default_factory=list)
+    waiting: int = 0
+    running: int = 0
+
+
+class TokenCreate(RestModel):
+    """A token for a person or service, with one role, in one Queue's subtree or everywhere."""
+
+    principal: Name
+    kind: Literal["person", "service"] = "person"
+    role: Literal["platform-admin", "team-lead", "member", "auditor"] = "member"
+    queue: QueuePath | None = None
+    expires_in: Duration | None = None
+    name: PlainText = ""
+
+
+class TokenView(RestModel):
+    """A fresh token; its text is shown this once."""
+
+    id: int
+    principal: str
+    role: str
+    queue: str | None = None
+    expires_at: Moment | None = None
+    token: str
+
+
+class WhoAmI(RestModel):
+    """Who the caller is to the plane."""
+
+    principal: str
+    kind: str
+    roles: list[str]

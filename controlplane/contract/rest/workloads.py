@@ -1,0 +1,296 @@
+"""The Workload document and what the API shows of one.
+
+Every field of the design is in the schema; those that nothing would obey yet are refused with "not yet",
+so that nobody believes in a promise that is not kept. Pod templates stay JSON: what they may not contain is
+`services.podspec`.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from controlplane.contract.rest.common import (
+    Count,
+    DocumentHead,
+    FlavorText,
+    Json,
+    Metadata,
+    Moment,
+    Name,
+    PlainText,
+    Positive,
+    QueuePath,
+    ReasonView,
+    RestModel,
+    Warned,
+    refusal,
+)
+from controlplane.contract.rest.quantities import Duration
+
+PRIORITY_CLASSES = {"production": 1_000_000, "high": 10_000, "normal": 1_000, "low": 500, "best-effort": 100}
+PRIORITY_MAX = 1_000_000
+REPLICAS_MAX = 100_000
+DEVICES_MAX = 1_000_000
+SPEED_UNIT = 1_000
+
+
+def not_yet(field: str, words: str = "") -> ValueError:
+    """Refuse a field that the schema knows and nothing obeys yet."""
+    return refusal("not-yet", f"{field} is not obeyed yet, so it is not accepted{': ' if words else ''}{words}")
+
+
+class FlavorChoice(RestModel):
+    """A Flavor that would do; `speed` in thousandths of the first."""
+
+    name: FlavorText
+    speed: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] = SPEED_UNIT
+
+
+class SliceRequest(RestModel):
+    """Groups of pods inside a PodSet that must share a domain each."""
+
+    size: Positive
+    required: Name
+
+
+class TopologyRequest(RestModel):
+    """One level at which the PodSet must (`required`) or would like to (`preferred`) share a domain."""
+
+    required: Name | None = None
+    preferred: Name | None = None
+    slices: SliceRequest | None = None
+    with_: Annotated[Name | None, Field(alias="with")] = None
+
+    @model_validator(mode="after")
+    def _one_of(self) -> "TopologyRequest":
+        if self.slices is not None:
+            raise not_yet("topology.slices")
+        if self.with_ is not None:
+            raise not_yet("topology.with")
+        if (self.required is None) == (self.preferred is None):
+            raise refusal("invalid-value", "topology names one level, either required or preferred")
+        return self
+
+
+class PodSetSpec(RestModel):
+    """Identical pods. `devices` per pod, read from the template's limits where absent."""
+
+    name: Name
+    replicas: Annotated[int, Field(strict=True, ge=1, le=REPLICAS_MAX)] = 1
+    min_replicas: Positive | None = None
+    devices: Annotated[int, Field(strict=True, ge=0, le=DEVICES_MAX)] | None = None
+    flavors: Annotated[list[FlavorChoice], Field(max_length=16)] = Field(default_factory=list)
+    topology: TopologyRequest | None = None
+    template: dict[str, Json] | None = None
+
+    @model_validator(mode="after")
+    def _obeyed(self) -> "PodSetSpec":
+        if self.min_replicas is not None and self.min_replicas != self.replicas:
+            raise not_yet("minReplicas", "all replicas start or none does")
+        names = [flavor.name for flavor in self.flavors]
+        if len(set(names)) < len(names):
+            raise refusal("invalid-value", "a Flavor is named twice")
+        if any(flavor.speed != SPEED_UNIT for flavor in self.flavors):
+            raise not_yet("flavors[].speed", "the order of preference is")
+        return self
+
+
+class Requires(RestModel):
+    """Facts that clusters and nodes must have."""
+
+    storage: list[Name] = Field(default_factory=list, max_length=32)
+    data: list[PlainText] = Field(default_factory=list, max_length=64)
+    image: Literal["warm"] | None = None
+    rdma: Count | None = None
+    hugepages: PlainText | None = None
+    local_storage: PlainText | None = None
+
+
+class ClusterChoice(RestModel):
+    """Which clusters may take it."""
+
+    max: Positive = 1
+    selector: dict[str, PlainText] = Field(default_factory=dict, max_length=32)
+    avoid: list[Name] = Field(default_factory=list, max_length=256)
+
+    @field_validator("max")
+    @classmethod
+    def _one(cls, value: int) -> int:
+        if value > 1:
+            raise not_yet("clusters.max above 1")
+        return value
+
+
+class CheckpointSpec(RestModel):
+    """How a Workload saves its state."""
+
+    mode: Literal["none", "periodic", "handshake"] = "none"
+    deadline: Duration | None = None
+    restore: Duration | None = None
+    every: Duration | None = None
+
+    @model_validator(mode="after")
+    def _none(self) -> "CheckpointSpec":
+        if self.mode != "none":
+            raise not_yet("checkpoint", "only mode none is")
+        return self
+
+
+class Disturb(RestModel):
+    """How often it may be disturbed."""
+
+    min_runtime: Duration | None = None
+    most_per_day: Count | None = None
+
+
+class WorkloadSpec(RestModel):
+    """What is asked for: all of it starts or none of it."""
+
+    queue: QueuePath
+    pool: Name = "default"
+    priority: Annotated[int, Field(strict=True, ge=0, le=PRIORITY_MAX)] | None = None
+    priority_class: Literal["production", "high", "normal", "low", "best-effort"] | None = None
+    pod_sets: Annotated[list[PodSetSpec], Field(min_length=1, max_length=64)]
+    strategy: Literal["pack", "spread", "compact", "dynamic"] = "pack"
+    requires: Requires | None = None
+    clusters: ClusterChoice = ClusterChoice()
+    max_runtime: Duration | None = None
+    checkpoint: CheckpointSpec = CheckpointSpec()
+    on_cluster_loss: Literal["hold", "replace"] = "hold"
+    max_attempts: Annotated[int, Field(strict=True, ge=1, le=100)] = 1
+    disturb: Disturb | None = None
+
+    @model_validator(mode="after")
+    def _obeyed(self) -> "WorkloadSpec":
+        if self.priority is not None and self.priority_class is not None:
+            raise refusal("invalid-value", "give priority or priorityClass, not both")
+        if self.strategy in {"compact", "dynamic"}:
+            raise not_yet(f"strategy {self.strategy}", "pack and spread are")
+        if self.on_cluster_loss == "replace":
+            raise not_yet("onClusterLoss: replace", "hold is")
+        for field, value in (("requires", self.requires), ("maxRuntime", self.max_runtime), ("disturb", self.disturb)):
+            if value is not None:
+                raise not_yet(field)
+        names = [pod_set.name for pod_set in self.pod_sets]
+        if len(set(names)) < len(names):
+            raise refusal("name-conflict", "two PodSets have the same name")
+        return self
+
+    def priority_value(self) -> int:
+        """The number that orders it within its leaf."""
+        if self.priority is not None:
+            return self.priority
+        return PRIORITY_CLASSES[self.priority_class or "normal"]
+
+
+class WorkloadDocument(DocumentHead):
+    """`kind: Workload`."""
+
+    kind: Literal["Workload"]
+    metadata: Metadata
+    spec: WorkloadSpec
+
+
+class PodSetView(RestModel):
+    """Identical pods, as the planner counts them."""
+
+    name: str
+    replicas: int
+    devices: int
+    flavors: list[str]
+    topology: str = ""  # "required rack"
+
+
+class NodeUse(RestModel):
+    """What one node gives to an Attempt."""
+
+    node: str
+    flavor: str
+    pods: int
+    devices: int
+    states: dict[str, int]
+
+
+class PlacementView(RestModel):
+    """One cluster's part of an Attempt."""
+
+    cluster: str
+    state: str
+    message: str = ""
+    nodes: list[NodeUse] = Field(default_factory=list)
+
+
+class AttemptView(RestModel):
+    """One try, with when each step of it came."""
+
+    attempt: int
+    state: str
+    outcome: str | None = None
+    verdict: str | None = None
+    reason: ReasonView | None = None
+    placed_at: Moment
+    prepared_at: Moment | None = None
+    start_ordered_at: Moment | None = None
+    running_at: Moment | None = None
+    stop_ordered_at: Moment | None = None
+    failed_at: Moment | None = None
+    ended_at: Moment | None = None
+    placements: list[PlacementView] = Field(default_factory=list)
+
+
+class WorkloadSummary(RestModel):
+    """One line of a list."""
+
+    id: str
+    name: str
+    queue: str
+    pool: str
+    owner: str
+    state: str
+    priority: int
+    pods: int
+    devices: int
+    clusters: list[str] = Field(default_factory=list)
+    attempt: int
+    submitted_at: Moment
+    state_changed_at: Moment
+    finished_at: Moment | None = None
+    reason: str = ""
+
+
+class WorkloadView(RestModel):
+    """All that the plane knows of one Workload."""
+
+    id: str
+    name: str
+    queue: str
+    pool: str
+    owner: str
+    state: str
+    priority: int
+    kind: str
+    labels: dict[str, str] = Field(default_factory=dict)
+    version: int
+    pod_sets: list[PodSetView]
+    max_attempts: int
+    program_failures: int = 0
+    infrastructure_ends: int = 0
+    submitted_at: Moment
+    state_changed_at: Moment
+    finished_at: Moment | None = None
+    not_before: Moment | None = None
+    reasons: list[ReasonView] = Field(default_factory=list)
+    attempts: list[AttemptView] = Field(default_factory=list)
+    spec: dict[str, Json] = Field(default_factory=dict)
+    warnings: list[Warned] = Field(default_factory=list)
+
+
+class Explanation(RestModel):
+    """Why a Workload stands where it stands, in words first."""
+
+    id: str
+    name: str
+    state: str
+    text: str
+    reasons: list[ReasonView] = Field(default_factory=list)
+    live: bool  # whether a planner's view of this moment was asked
