@@ -25,6 +25,8 @@ PROGRAMS = ("server", "kube-apiserver", "kube-controller-manager", "kube-schedul
 FREE_BYTES_NEEDED = 7 << 30
 BUILD_SECONDS_MAX = 60 * 60
 PROGRESS_SECONDS = 15
+OUR_FAULTS = ("missing go.sum entry", "updates to go.mod needed", "checksum mismatch")
+"""What Go says when go.mod and go.sum need `GOFLAGS=-mod=mod go mod tidy`, however good the network is."""
 
 Say = Callable[[str], None]
 """Where progress goes; a line at a time."""
@@ -150,7 +152,7 @@ def _fetch_modules(go: _Go) -> int:
     done = subprocess.run(
         command, cwd=HERE, env=go.environment, capture_output=True, text=True, check=False, timeout=BUILD_SECONDS_MAX
     )
-    if "go.sum" in done.stderr or "go.mod" in done.stderr:
+    if any(fault in done.stderr for fault in OUR_FAULTS):
         raise BuildFailed(done.stderr)
     if done.returncode != 0:
         raise KubeUnavailable(f"Go's modules cannot be had: {_last_line(done.stderr)}")

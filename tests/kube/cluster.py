@@ -108,6 +108,10 @@ class KubeCluster:
         self._programs[program].start()
         self.wait_for(self._answers_ready, f"{program} of {self.name} to be back")
 
+    @property
+    def pids(self) -> list[int]:
+        return [program.pid for program in self._programs.values() if program.is_running()]
+
     # Whom to be
 
     @property
