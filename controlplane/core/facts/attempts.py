@@ -3,13 +3,13 @@
 Values only: `db/stores/attempts.py` reads and writes them; `services/attempts.py` decides.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
 from controlplane.core.facts.fleet import Document
-from controlplane.core.ids import AttemptNumber, ClusterId, FlavorName, NodeId, PoolId, QueueId, WorkloadId
+from controlplane.core.facts.ledger import AttemptKey
+from controlplane.core.ids import ClusterId, FlavorName, NodeId, PoolId, QueueId
 from controlplane.core.lifecycle import AttemptState, Outcome, WorkloadState
 from controlplane.core.reasons import Reason
 
@@ -40,17 +40,9 @@ class PodState(StrEnum):
 POD_ENDED = frozenset({PodState.SUCCEEDED, PodState.FAILED, PodState.GONE})  # proven: it uses no device any more
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class AttemptKey:
-    """One try of one Workload."""
-
-    workload: WorkloadId
-    attempt: AttemptNumber
-
-    @property
-    def object_id(self) -> str:
-        """Its name in directives and in the cluster's objects."""
-        return f"{self.workload}.{self.attempt}"
+def object_id(key: AttemptKey) -> str:
+    """The Attempt's name in directives and in the cluster's objects."""
+    return f"{key.workload}.{key.attempt}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,20 +119,6 @@ class AttemptFact:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkloadChange:
-    """What a Workload's row becomes because of its Attempt."""
-
-    id: WorkloadId
-    state: WorkloadState
-    program_failures: int
-    infrastructure_ends: int
-    old_place: tuple[NodeId, ...] | None  # None: leave
-    reasons: tuple[Reason, ...] | None  # None: leave
-    not_before: datetime | None
-    next_check_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
 class PlacementChange:
     """One Placement's new row."""
 
@@ -181,16 +159,3 @@ class PodPin:
     node: str
     resource: str
     amount: int
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadOrder:
-    """What an apply directive tells of a Workload, the same in every cluster of its Attempt."""
-
-    name: str
-    key: AttemptKey
-    namespace: str
-    world_size: int
-    spec: Mapping[str, object]  # the Workload document's spec
-    manifest: Mapping[str, object] | None = None  # a Job as submitted
-    on_cluster_loss: str = "hold"

@@ -164,6 +164,7 @@ class Device(Base):
     nvlink_domain: Mapped[str | None]
     nvlink_partition: Mapped[str | None]
     health: Mapped[str]
+    health_changed_at: Mapped[Moment | None]
     health_reasons: Mapped[list[dict[str, str]]] = mapped_column(JSONB, server_default=text("'[]'"))
     state: Mapped[str]
     sources: Mapped[list[str]] = mapped_column(JSONB, server_default=text("'[]'"))

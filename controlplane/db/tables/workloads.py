@@ -106,6 +106,7 @@ class Placement(Base):
     __table_args__ = (
         CheckConstraint("state IN ('ordered', 'prepared', 'rejected', 'stopping', 'gone')", name="state_known"),
         CheckConstraint("applied_gen <= wanted_gen", name="not_ahead"),
+        Index("ix_placement_cluster_live", "cluster_id", postgresql_where=text("state <> 'gone'")),
     )
     workload_id: Mapped[str] = mapped_column(_UUID, primary_key=True)
     attempt: Mapped[Big] = mapped_column(primary_key=True)
@@ -176,7 +177,7 @@ class Hold(Base):
 
     __tablename__ = "hold"
     __table_args__ = (
-        CheckConstraint("amount > 0", name="amount_positive"),
+        CheckConstraint("amount >= 0", name="amount_not_negative"),  # 0: a pod without devices, held for its CPU
         Index("uq_hold_live", "pod_id", unique=True, postgresql_where=text("released_at IS NULL")),
         Index("ix_hold_node_live", "node_id", "flavor", postgresql_where=text("released_at IS NULL")),
         Index("ix_hold_attempt_live", "workload_id", "attempt", postgresql_where=text("released_at IS NULL")),

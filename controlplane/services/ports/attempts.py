@@ -8,13 +8,12 @@ from typing import Protocol
 
 from controlplane.core.facts.attempts import (
     AttemptFact,
-    AttemptKey,
     NewDirective,
     NodeRefused,
     PlacementChange,
     PodFact,
-    WorkloadChange,
 )
+from controlplane.core.facts.ledger import AttemptKey
 from controlplane.core.ids import ClusterId, NodeId, PoolId, WorkloadId
 from controlplane.core.policy import Policy
 
@@ -50,8 +49,6 @@ class AttemptStore(Protocol):
     def write_placements(self, changes: Sequence[PlacementChange]) -> None: ...
 
     def write_pods(self, pods: Sequence[PodFact]) -> None: ...
-
-    def write_workloads(self, changes: Sequence[WorkloadChange]) -> None: ...
 
     def add_directives(self, directives: Sequence[NewDirective]) -> None: ...
 
