@@ -59,29 +59,31 @@ def choose(program: Path, home: Path) -> Identity:
     """The first identity that may run `program` on data in `home`, or a refusal that says what to do instead."""
     if os.geteuid() != 0:
         return PLAIN
-    nobody = _nobody()
-    namespace = Identity(Kind.NAMESPACE, nobody.pw_uid, nobody.pw_gid)
+    namespace = Identity(Kind.NAMESPACE, *_nobody())
     if sys.platform == "linux" and namespace.can_run():
         return namespace
-    dropped = Identity(Kind.DROPPED, nobody.pw_uid, nobody.pw_gid)
+    return dropped(program, home)
+
+
+def dropped(program: Path, home: Path) -> Identity:
+    """For root without user namespaces: `nobody`, if that user can reach both, or a refusal."""
+    nobody = Identity(Kind.DROPPED, *_nobody())
     home.chmod(0o711)  # the folders in it stay 0700; without this nobody could not reach its own
-    if not dropped.can_run(str(program), "--version"):
-        raise Refusal(
-            f"Postgres must not run as root, user namespaces are refused here, and 'nobody' cannot run {program}"
-        )
-    if not dropped.can_run("/bin/sh", "-c", 'cd "$0"', str(home)):
-        raise Refusal(
-            f"Postgres must not run as root, user namespaces are refused here, and 'nobody' cannot reach {home}"
-        )
-    return dropped
+    why = "Postgres must not run as root, this machine refuses user namespaces, and the user 'nobody' cannot"
+    if not nobody.can_run(str(program), "--version"):
+        raise Refusal(f"{why} run {program}")
+    if not nobody.can_run("/bin/sh", "-c", 'cd "$0"', str(home)):
+        raise Refusal(f"{why} reach {home}")
+    return nobody
 
 
-def _nobody() -> pwd.struct_passwd:
-    """An ordinary user that has a passwd entry, which Postgres looks up."""
+def _nobody() -> tuple[int, int]:
+    """The uid and gid of an ordinary user that has a passwd entry, which Postgres looks up."""
     try:
-        return pwd.getpwnam("nobody")
+        entry = pwd.getpwnam("nobody")
     except KeyError:
-        others = [entry for entry in pwd.getpwall() if entry.pw_uid != 0]
+        others = [each for each in pwd.getpwall() if each.pw_uid != 0]
         if not others:
             raise Refusal("Postgres must not run as root and this machine has no other user") from None
-        return others[0]
+        entry = others[0]
+    return entry.pw_uid, entry.pw_gid

@@ -30,6 +30,7 @@ APP_ROLE = "muster_app"
 DATABASE = "muster"
 INIT_SECONDS = 120
 STOP_SECONDS = 7
+STRAY_SECONDS = 8
 OLDEST_MAJOR = 15
 HBA = f"host all all {LOCAL_HOST}/32 scram-sha-256\n"
 
@@ -103,7 +104,7 @@ class Postgres:
 
     def prepare(self) -> None:
         """Make the data folder at the first start; at each, end what a killed run left and forget its pid file."""
-        stop_strays(self._is_ours, signal.SIGINT, within=STOP_SECONDS * 2)
+        stop_strays(self._is_ours, signal.SIGINT, within=STRAY_SECONDS)
         (self.data / "postmaster.pid").unlink(missing_ok=True)  # ours are gone: the pid in it is somebody else's
         if not self.data.exists():
             self._init()

@@ -24,6 +24,7 @@ from controlplane.embedded.table import Plane, Step, Table
 
 WAIT_MIN_SECONDS = 0.2
 WAIT_MAX_SECONDS = 30.0
+DOUBLINGS_MAX = 16
 STABLE_SECONDS = 60
 """Who ran this long starts again with the shortest back-off."""
 LOOK_SECONDS = 0.1
@@ -70,7 +71,7 @@ class Charge:
         self.started = time.monotonic()
         try:
             self.child = Child(self.spec)
-        except (OSError, StartFailed) as error:
+        except (OSError, Refusal, StartFailed) as error:
             say(f"{self.spec.name} cannot be started: {error}")
             self._back_off(chance)
 
@@ -86,7 +87,7 @@ class Charge:
 
 def back_off(failures: int, chance: Chance) -> float:
     """Seconds before the next try: full jitter under a doubling roof, and never nothing."""
-    roof = min(WAIT_MAX_SECONDS, WAIT_MIN_SECONDS * 2**failures)
+    roof = min(WAIT_MAX_SECONDS, WAIT_MIN_SECONDS * 2.0 ** min(failures, DOUBLINGS_MAX))
     return max(WAIT_MIN_SECONDS, chance(0.0, roof))
 
 
@@ -98,6 +99,7 @@ class Supervisor:
         self.plane = plane
         self.chance = chance
         self.charges: list[Charge] = []
+        self._is_complete = False
         self._written: PlaneState | None = None
 
     def run(self) -> None:
@@ -121,13 +123,14 @@ class Supervisor:
         for step in self.plane.steps():
             run_step(step, self.plane.home, told)
         self.charges += [Charge(spec) for spec in self.plane.specs(told)]
+        self._is_complete = True
 
     def _look(self) -> None:
         for charge in self.charges:
             charge.look(self.chance)
         trim_logs(self.plane.home)
         processes = [charge.state() for charge in self.charges]
-        ready = len(processes) > 2 and all(process.phase is Phase.READY for process in processes)
+        ready = self._is_complete and all(process.phase is Phase.READY for process in processes)
         state = PlaneState(os.getpid(), ready, self.plane.api_url, self.plane.agent_url, processes)
         if state != self._written:
             write_state(self.plane.home, state)

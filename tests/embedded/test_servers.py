@@ -17,30 +17,32 @@ import psycopg
 import pytest
 import redis
 
+from controlplane.embedded.children import Child
 from controlplane.embedded.errors import AlreadyRunning, Refusal, StartFailed
 from controlplane.embedded.home import Home
+from controlplane.embedded.identity import PLAIN, Identity, Kind, choose, dropped
 from controlplane.embedded.postgres import Postgres
 from controlplane.embedded.servers import Servers, running
 from tests.support.processes import command_lines, serving
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
+NOBODY = pwd.getpwnam("nobody")
+DROPPED = Identity(Kind.DROPPED, NOBODY.pw_uid, NOBODY.pw_gid)
 
 
 class Holder:
     """Another process that holds a folder's servers."""
 
-    def __init__(self, folder: Path, uid: int | None = None) -> None:
+    def __init__(self, folder: Path, identity: Identity = PLAIN) -> None:
         self.folder = folder
+        command = [sys.executable, "-m", "tests.embedded.holder", str(folder)]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.embedded.holder", str(folder)],
+            command if identity is PLAIN else identity.launch(command, signal.SIGKILL),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=ROOT,
             text=True,
-            user=uid,
-            group=uid,
-            extra_groups=None if uid is None else [],
         )
         assert self.process.stdout
         line = self.process.stdout.readline()
@@ -218,22 +220,56 @@ def test_data_of_another_major_version_is_refused_before_anything_starts(folder:
 
 @pytest.fixture
 def of_nobody() -> Iterator[Path]:
-    """A folder that an ordinary user owns, with everything above it open to them."""
+    """An empty folder that an ordinary user owns, with everything above it open to them."""
     path = Path(tempfile.mkdtemp(prefix="muster-", dir="/tmp"))
     try:
-        if os.geteuid() == 0:
-            nobody = pwd.getpwnam("nobody")
-            os.chown(path, nobody.pw_uid, nobody.pw_gid)
-        yield path / "home"
+        os.chown(path, NOBODY.pw_uid, NOBODY.pw_gid) if os.geteuid() == 0 else None
+        yield path
     finally:
         shutil.rmtree(path)
 
 
-def test_an_ordinary_user_gets_the_same_servers_without_any_namespace(of_nobody: Path) -> None:
-    """As root this runs as `nobody`, whose Python must be readable to it; where it is not, as a dropped server."""
-    uid = pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None
-    holder = Holder(of_nobody, uid)
+def test_an_ordinary_user_gets_the_same_servers_without_any_namespace(of_nobody: Path, folder: Path) -> None:
+    """Root becomes `nobody` for it; where Python lies in a home that is closed to `nobody`, a user without rights."""
+    if os.geteuid() != 0:
+        holder = Holder(folder)
+    elif can_be(DROPPED):
+        holder = Holder(of_nobody / "home", DROPPED)
+    else:
+        holder = Holder(folder, Identity(Kind.NAMESPACE, NOBODY.pw_uid, NOBODY.pw_gid))
     assert holder.identity == "plain"
     with psycopg.connect(holder.postgres) as connection:
         connection.execute("SELECT 1")
     holder.close()
+
+
+def can_be(identity: Identity) -> bool:
+    return identity.can_run(
+        sys.executable, "-c", f"import sys; sys.path.append({str(ROOT)!r}); import tests.embedded.holder"
+    )
+
+
+def test_root_without_user_namespaces_gives_the_data_to_nobody_or_says_what_stands_in_the_way(
+    of_nobody: Path, postgres: Postgres
+) -> None:
+    if os.geteuid() != 0:
+        assert choose(postgres.programs / "postgres", of_nobody).kind is Kind.PLAIN
+        return
+    os.chown(of_nobody, 0, 0)
+    home = Home.open(of_nobody / "home")
+    of_nobody.chmod(0o711)
+    try:
+        identity = dropped(postgres.programs / "postgres", home.path)
+    except Refusal as refusal:
+        assert "cannot run" in str(refusal)  # noqa: PT017  # both outcomes are right, each on its own machine
+        return
+    server = Postgres(home, postgres.programs, identity, home.port("postgres"))
+    child = Child(server.spec())
+    try:
+        child.wait_ready()
+        with psycopg.connect(server.url()) as connection:
+            connection.execute("CREATE TABLE mark (n integer)")
+    finally:
+        child.stop()
+    assert {entry.stat().st_uid for entry in server.data.rglob("*")} == {NOBODY.pw_uid}
+    assert (home.path / "secrets").stat().st_uid == 0
