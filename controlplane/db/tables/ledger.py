@@ -5,10 +5,11 @@ keeps all that passes its children's kept parts in `posted`: how much of it is p
 of events, and only the sum U = pending + posted limits anything (see the ledger's decision record).
 """
 
-from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, LargeBinary, text
-from sqlalchemy.dialects.postgresql import JSONB, TSTZRANGE, UUID, Range
-from sqlalchemy.orm import Mapped, mapped_column
 from datetime import datetime
+
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, LargeBinary, text
+from sqlalchemy.dialects.postgresql import JSONB, TSTZRANGE, UUID, ExcludeConstraint, Range
+from sqlalchemy.orm import Mapped, mapped_column
 
 from controlplane.db.base import Base, Big, BigKey, Document, Moment
 
@@ -37,7 +38,7 @@ class Account(Base):
 
 
 class Transfer(Base):
-    """One append-only change. place opens a pending one; post, void or expire resolves it; reverse ends a posted one."""
+    """One append-only change: place opens a pending one; post, void or expire resolves it; reverse ends a posted."""
 
     __tablename__ = "transfer"
     __table_args__ = (
@@ -76,9 +77,18 @@ class Leg(Base):
 
 
 class UsageInterval(Base):
-    """Device-seconds of one pod; intervals of one pod (exclusion constraint) never overlap."""
+    """What one pod used; intervals of one pod, and of one named device, never overlap."""
 
     __tablename__ = "usage_interval"
+    __table_args__ = (
+        ExcludeConstraint(("pod_id", "="), ("during", "&&"), using="gist", name="ex_usage_interval_pod"),
+        ExcludeConstraint(("device_key", "="), ("during", "&&"), using="gist", where=text("device_key <> ''"),
+                          name="ex_usage_interval_device"),
+        CheckConstraint("amount > 0", name="amount_positive"),
+        CheckConstraint("NOT isempty(during) AND NOT lower_inf(during) AND NOT upper_inf(during)",
+                        name="during_bounded"),
+        Index("ix_usage_interval_waiting", "id", postgresql_where=text("NOT is_rolled_up")),
+    )  # fmt: skip
     id: Mapped[BigKey]
     pod_id: Mapped[Big]
     workload_id: Mapped[str] = mapped_column(_UUID)
@@ -88,6 +98,7 @@ class UsageInterval(Base):
     amount: Mapped[Big]
     device_key: Mapped[str] = mapped_column(server_default="")
     during: Mapped[Range[datetime]] = mapped_column(TSTZRANGE)
+    is_rolled_up: Mapped[bool] = mapped_column(server_default=text("false"))  # counted in usage_hour, once
 
 
 class UsageHour(Base):
@@ -101,10 +112,10 @@ class UsageHour(Base):
 
 
 class Audit(Base):
-    """Who did what to which object, in the transaction that did it; hash-chained, append-only."""
+    """Who did what to which object, in the transaction that did it; append-only."""
 
     __tablename__ = "audit"
-    __table_args__ = (Index("ix_audit_object", "object_kind", "object_id"),)
+    __table_args__ = (Index("ix_audit_object", "object_kind", "object_id"), Index("ix_audit_at", "at", "id"))
     id: Mapped[BigKey]
     at: Mapped[Moment]
     actor: Mapped[str]
@@ -117,7 +128,18 @@ class Audit(Base):
     facts: Mapped[Document] = mapped_column(server_default=text("'{}'"))
     before_sha256: Mapped[bytes | None]
     after_sha256: Mapped[bytes | None]
-    chain: Mapped[bytes | None]  # sha256(previous chain, this row); given by the sealing job
+
+
+class AuditSeal(Base):
+    """A row's place in the audit log's chain of hashes: sha256(the chain before, the row). Append-only.
+
+    A table of its own, because audit rows are never updated and commit in another order than they were numbered.
+    """
+
+    __tablename__ = "audit_seal"
+    position: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    audit_id: Mapped[int] = mapped_column(BigInteger, unique=True)
+    chain: Mapped[bytes]
 
 
 class Cycle(Base):
@@ -131,7 +153,7 @@ class Cycle(Base):
     base_id: Mapped[int | None]  # the cycle whose record is whole; NULL: this one
     policy_version: Mapped[Big]
     now: Mapped[Moment]
-    changes: Mapped[bytes] = mapped_column(LargeBinary)  # compressed JSON: row changes since the cycle before, or a base
+    changes: Mapped[bytes] = mapped_column(LargeBinary)  # compressed JSON: what changed since the last cycle, or a base
     plan: Mapped[bytes] = mapped_column(LargeBinary)  # compressed JSON
     plan_sha256: Mapped[bytes]
     running_sha256: Mapped[bytes]  # over (previous, changes, plan)

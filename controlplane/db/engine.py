@@ -1,0 +1,52 @@
+"""Connections to Postgres: pool, role, time-outs.
+
+No transaction begins here (see `unit_of_work`); migrations make their own connection with other time-outs.
+"""
+
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from controlplane.settings import Settings
+
+POOL_WAIT_SECONDS = 3
+STATEMENT_MS_MAX = 5_000
+LOCK_MS_MAX = 2_000
+IDLE_MS_MAX = 30_000  # a forgotten transaction would keep every warm reader's horizon back
+
+
+def make_engine(settings: Settings, *, name: str = "muster", statement_ms_max: int = STATEMENT_MS_MAX) -> Engine:
+    """An engine for one process; `name` shows in pg_stat_activity. Make it after a fork, never before."""
+    engine = create_engine(
+        driver_url(settings.database_url.get_secret_value()),
+        pool_size=settings.database_pool_size,
+        max_overflow=0,
+        pool_timeout=POOL_WAIT_SECONDS,
+        pool_pre_ping=True,
+        connect_args={
+            "application_name": name,
+            "connect_timeout": POOL_WAIT_SECONDS,
+            "options": f"-c statement_timeout={statement_ms_max} -c lock_timeout={LOCK_MS_MAX}"
+            f" -c idle_in_transaction_session_timeout={IDLE_MS_MAX} -c timezone=UTC",
+        },
+    )
+    if settings.database_role:
+        _take_role(engine, settings.database_role)
+    return engine
+
+
+def driver_url(url: str) -> URL:
+    """The address that everybody writes (`postgresql://…`), with the driver that we use."""
+    return make_url(url).set(drivername="postgresql+psycopg")
+
+
+def _take_role(engine: Engine, role: str) -> None:
+    quoted = engine.dialect.identifier_preparer.quote_identifier(role)
+
+    @event.listens_for(engine, "connect")
+    def set_role(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+        cursor = connection.cursor()
+        cursor.execute(f"SET ROLE {quoted}")
+        cursor.close()
+        connection.commit()

@@ -1,0 +1,123 @@
+"""One transaction of the plane: one reading of the clock, one NOTIFY, commit or nothing.
+
+Fulfils `services.ports.unit_of_work`. A Pool that was given work is written last, so that its row, which everybody
+writes, is locked for the length of a commit only. What follows a commit (the poke) may be lost: due rows are swept.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import cached_property
+from types import TracebackType
+from typing import Protocol, Self
+
+from sqlalchemy import Engine, text
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from controlplane.core.ids import ClusterId, PoolId
+from controlplane.db.failures import translated
+from controlplane.db.stores.audit import AuditStore
+from controlplane.db.stores.ledger import LedgerStore
+
+CHANNEL = "muster"
+EVERYBODY = "*"
+_PAYLOAD_BYTES_MAX = 7_900  # Postgres refuses 8,000
+
+Clock = Callable[[Session], datetime]
+
+
+class Wakeups(Protocol):
+    """Hints to planners; losing one costs a sweep's interval."""
+
+    def poke(self, pool: PoolId) -> None:
+        """Tell the Pool's planner that there is work."""
+        ...
+
+
+def database_clock(session: Session) -> datetime:
+    """The moment at which the transaction began, by the database's clock."""
+    moment = session.execute(text("SELECT now()")).scalar_one()
+    assert isinstance(moment, datetime)
+    return moment
+
+
+class SqlUnitOfWork:
+    """Use it once, as a context manager."""
+
+    now: datetime
+
+    def __init__(self, engine: Engine, wakeups: Wakeups, clock: Clock = database_clock) -> None:
+        """`clock` is a door for tests that set the time; everybody else reads the database's."""
+        self._session = Session(engine, expire_on_commit=False)
+        self._wakeups = wakeups
+        self._clock = clock
+        self._clusters: set[ClusterId] = set()
+        self._pools: set[PoolId] = set()
+
+    def __enter__(self) -> Self:
+        try:
+            self.now = self._clock(self._session)
+        except SQLAlchemyError as error:
+            self._session.close()
+            raise translated(error) or error from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._commit()
+        except SQLAlchemyError as failure:
+            error = failure
+        finally:
+            # Closing rolls back whatever was not committed.
+            self._session.close()
+        if error is not None:
+            meaning = translated(error)
+            if meaning is not None:
+                raise meaning from error
+            if kind is None:
+                raise error
+            return
+        for pool in sorted(self._pools):
+            self._wakeups.poke(pool)
+
+    def notify_cluster(self, cluster: ClusterId) -> None:
+        """Wake the long poll of this Cluster's agent when the transaction commits."""
+        self._clusters.add(cluster)
+
+    def wake_pool(self, pool: PoolId) -> None:
+        """Give the Pool's planner work, at the end of this transaction."""
+        self._pools.add(pool)
+
+    @cached_property
+    def ledger(self) -> LedgerStore:
+        """Accounts, Transfers, reservations, usage."""
+        return LedgerStore(self._session, self.now)
+
+    @cached_property
+    def audit(self) -> AuditStore:
+        """Who did what."""
+        return AuditStore(self._session, self.now)
+
+    def _commit(self) -> None:
+        self._session.flush()
+        if "audit" in self.__dict__:
+            self.audit.write()
+        if self._clusters:
+            self._session.execute(
+                text("SELECT pg_notify(:channel, :payload)"), {"channel": CHANNEL, "payload": payload(self._clusters)}
+            )
+        for pool in sorted(self._pools):
+            self._session.execute(
+                text("UPDATE pool SET dirty_version = dirty_version + 1, next_check_at = :now WHERE id = :pool"),
+                {"pool": pool, "now": self.now},
+            )
+        self._session.commit()
+
+
+def payload(clusters: set[ClusterId]) -> str:
+    """The text of the one NOTIFY: ids with commas between them, or everybody where that would be too long."""
+    listed = ",".join(map(str, sorted(clusters)))
+    return listed if len(listed) <= _PAYLOAD_BYTES_MAX else EVERYBODY

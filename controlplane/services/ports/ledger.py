@@ -1,0 +1,85 @@
+"""What services ask of the ledger and of the audit log.
+
+Accounts are locked before anything that depends on them is read; `core.ledger.Book` says what changes.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from controlplane.core.facts.ledger import (
+    AccountKey,
+    AttemptKey,
+    AuditEntry,
+    LedgerAccount,
+    OpenTransfer,
+    Proof,
+    TransferDraft,
+    TransferLeg,
+    Usage,
+)
+from controlplane.core.ids import FlavorName
+from controlplane.core.tenancy import Queue
+
+
+class LedgerStore(Protocol):
+    """`uow.ledger`."""
+
+    def charged_accounts(self, attempts: Collection[AttemptKey]) -> Sequence[AccountKey]:
+        """The leaf accounts that these Attempts' reservations charge; reservations never change, so no lock."""
+
+    def lock_accounts(self, leaves: Collection[AccountKey]) -> Sequence[LedgerAccount]:
+        """Lock these accounts and all above them, in order of (Queue, Flavor); missing ones are made first."""
+
+    def open_transfers(self, attempts: Collection[AttemptKey]) -> Sequence[OpenTransfer]:
+        """Those of `attempts` that still charge their Queue; ask after `lock_accounts`."""
+
+    def write_transfers(self, drafts: Sequence[TransferDraft]) -> None:
+        """Append Transfers with their legs, and move the balances by the same legs; overdraft shrinks with usage."""
+
+    def release_reservations(self, attempts: Collection[AttemptKey], proof: Proof) -> None:
+        """Mark the held reservations of these Attempts released, with the proof of their end."""
+
+    def record_usage(self, usages: Sequence[Usage]) -> None:
+        """Write usage intervals; empty ones and those that are there already are left out."""
+
+    def roll_up_usage(self, limit: int) -> int:
+        """Add up to `limit` usage intervals, each once, to the device-seconds per hour; returns how many."""
+
+    def lock_all_accounts(self) -> Sequence[LedgerAccount]:
+        """Make the account of every live Queue for every known Flavor; lock and read them all, in order."""
+
+    def quota_tree(self) -> Sequence[Queue]:
+        """Every live Queue with its listed Quotas, by path."""
+
+    def owned(self) -> Mapping[FlavorName, int]:
+        """What all accepted clusters own, by Flavor; silence of a cluster changes nothing."""
+
+    def leaf_usage(self) -> Mapping[AccountKey, int]:
+        """Units of held reservations by (Queue that they charge, Flavor)."""
+
+    def write_limits(self, accounts: Sequence[LedgerAccount], adjustment: Sequence[TransferLeg]) -> None:
+        """Write limits, balances and overdraft of these accounts in one statement, with the Transfer that says why."""
+
+
+class AuditStore(Protocol):
+    """`uow.audit`."""
+
+    def record(  # noqa: PLR0913 - an audit row has that many parts; all but four have a default
+        self,
+        *,
+        actor: str,
+        action: str,
+        object_kind: str,
+        object_id: str,
+        state_from: str | None = None,
+        state_to: str | None = None,
+        facts: Mapping[str, object] | None = None,
+        request_id: str = "",
+    ) -> None:
+        """Note one deed; written with the others of this transaction before it commits."""
+
+    def record_many(self, entries: Sequence[AuditEntry]) -> None:
+        """Note many deeds at once."""
+
+    def seal(self, limit: int) -> int:
+        """Chain up to `limit` rows that are not sealed yet; returns how many. One sealer at a time."""
