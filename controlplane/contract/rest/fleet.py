@@ -44,30 +44,20 @@ class WorldNodes(RestModel):
     topology: list[WorldLevel] = Field(default_factory=list, max_length=8)
 
 
-class ClusterTimeouts(RestModel):
-    """How long a silent agent may be silent."""
-
-    suspect: Duration = 30
-    unreachable: Duration = 300
-
-    @model_validator(mode="after")
-    def _in_order(self) -> "ClusterTimeouts":
-        if self.unreachable <= self.suspect:
-            raise refusal("invalid-quantity", "unreachable comes after suspect")
-        return self
-
-
 class ClusterSpec(RestModel):
     """One Kubernetes cluster. `nodes` only in worlds and simulated clusters."""
 
     pool: Name = "default"
-    timeouts: ClusterTimeouts = ClusterTimeouts()
+    suspect_seconds: Annotated[int, Field(strict=True, ge=1, le=86_400)] = 30
+    unreachable_seconds: Annotated[int, Field(strict=True, ge=1, le=604_800)] = 300
     topology_keys: dict[Name, Annotated[str, Field(max_length=316)]] = Field(default_factory=dict, max_length=8)
     network_domain: Name | None = None
     nodes: list[WorldNodes] | None = None
 
     @model_validator(mode="after")
     def _obeyed(self) -> "ClusterSpec":
+        if self.unreachable_seconds <= self.suspect_seconds:
+            raise refusal("invalid-quantity", "unreachableSeconds is more than suspectSeconds")
         if self.network_domain is not None:
             raise not_yet("networkDomain", "a gang stays in one cluster")
         return self

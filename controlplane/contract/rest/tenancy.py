@@ -23,6 +23,7 @@ from controlplane.contract.rest.quantities import Duration
 from controlplane.contract.rest.workloads import not_yet
 
 UNITS_MAX = 10**9
+Seconds = Annotated[int, Field(strict=True, ge=1, le=604_800)]
 Units = Annotated[int, Field(strict=True, ge=0, le=UNITS_MAX)]
 
 
@@ -125,13 +126,13 @@ class PolicySpec(RestModel):
     work_units_max: Annotated[int, Field(strict=True, ge=1_000, le=1_000_000_000)] | None = None
     admissions_max: Annotated[int, Field(strict=True, ge=1, le=100_000)] | None = None
     reclaim: Annotated[bool, Field(strict=True)] | None = None
-    earmark: Duration | None = None
-    evidence: Duration | None = None
-    inventory_stale: Duration | None = None
-    exclusion: Duration | None = None
+    earmark_seconds: Seconds | None = None
+    evidence_seconds: Seconds | None = None
+    inventory_stale_seconds: Seconds | None = None
+    exclusion_seconds: Seconds | None = None
     exclusions_before_reason: Annotated[int, Field(strict=True, ge=1, le=1_000)] | None = None
-    node_lost: Duration | None = None
-    backoff: Duration | None = None
+    node_lost_seconds: Seconds | None = None
+    backoff_seconds: Seconds | None = None
 
 
 class PolicyDocument(DocumentHead):

@@ -71,7 +71,6 @@ class QueueFact:
     namespace: str
     labels: Mapping[str, str]
     version: int
-    is_deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +101,6 @@ class PoolFact:
     name: str
     spec: Mapping[str, object]
     policy_version: int
-
-
-@dataclass(frozen=True, slots=True)
-class AccountFact:
-    """One (Queue, Flavor) of the ledger with its limits and what is in use."""
-
-    queue: QueueId
-    flavor: str
-    is_root: bool
-    subtree: int
-    borrow_limit: int | None
-    kept: int
-    overdraft: int
-    pending: int
-    posted: int
 
 
 @dataclass(frozen=True, slots=True)

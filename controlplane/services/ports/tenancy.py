@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Protocol
 
 from controlplane.core.facts.tenancy import (
-    AccountFact,
     Binding,
     NewQueue,
     NewToken,
@@ -16,7 +15,7 @@ from controlplane.core.facts.tenancy import (
     StoredAnswer,
 )
 from controlplane.core.ids import PoolId, QueueId
-from controlplane.core.tenancy import Quota
+from controlplane.core.tenancy import Queue
 
 
 class TenancyStore(Protocol):
@@ -27,9 +26,6 @@ class TenancyStore(Protocol):
 
     def queue(self, path: str) -> QueueFact | None:
         """The live Queue at this path."""
-
-    def lock_tree(self) -> None:
-        """Keep other writers of the quota tree out until this transaction ends."""
 
     def put_queue(self, new: NewQueue) -> QueueId:
         """Write the Queue at its path; its version rises if it was there."""
@@ -43,14 +39,11 @@ class TenancyStore(Protocol):
     def live_workloads(self, queue: QueueId) -> int:
         """How many Workloads of this Queue are not in a final state."""
 
-    def quotas(self, queue: QueueId) -> Sequence[Quota]:
-        """The Quotas that it lists, by Flavor."""
-
     def set_quotas(self, change: QuotaChange) -> None:
         """Write these Quotas and withdraw its others."""
 
-    def accounts(self, queues: Sequence[QueueId]) -> Sequence[AccountFact]:
-        """The ledger's accounts of these Queues."""
+    def tree(self) -> Sequence[Queue]:
+        """Every live Queue with its listed Quotas, as the quota tree takes them; parents first."""
 
     def pool(self, name: str) -> PoolFact | None:
         """The Pool of this name."""

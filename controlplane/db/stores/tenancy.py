@@ -1,0 +1,281 @@
+"""Every statement on Queues, Quotas, Pools, Policies, Principals, tokens and idempotency keys.
+
+Fulfils `services.ports.tenancy`. Locks of the quota tree are the ledger's (`LedgerStore.lock_tree`).
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, bindparam, text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Session
+
+from controlplane.core.facts.tenancy import (
+    Binding,
+    NewQueue,
+    NewToken,
+    PoolFact,
+    Principal,
+    QueueFact,
+    QuotaChange,
+    Role,
+    StoredAnswer,
+)
+from controlplane.core.ids import FlavorName, PoolId, QueueId
+from controlplane.core.tenancy import Queue, Quota
+
+_QUEUE = "SELECT id, path, parent_id, weight, namespace, labels, version FROM queue WHERE deleted_at IS NULL"
+_DEPTH = "array_length(string_to_array(path, '/'), 1)"
+
+_PUT_QUEUE = text("""
+    INSERT INTO queue (path, parent_id, weight, namespace, labels, spec, created_at)
+    VALUES (:path, :parent, :weight, :namespace, :labels, :spec, :now)
+    ON CONFLICT (path) DO UPDATE SET
+        parent_id = excluded.parent_id, weight = excluded.weight, namespace = excluded.namespace,
+        labels = excluded.labels, spec = excluded.spec, version = queue.version + 1, deleted_at = NULL
+    RETURNING id""").bindparams(bindparam("labels", type_=JSONB), bindparam("spec", type_=JSONB))
+
+_PUT_QUOTA = text("""
+    INSERT INTO quota (queue_id, flavor, nominal, borrow_limit, lend_limit, is_listed)
+    VALUES (:queue, :flavor, :nominal, :borrow, :lend, true)
+    ON CONFLICT (queue_id, flavor) DO UPDATE SET
+        nominal = excluded.nominal, borrow_limit = excluded.borrow_limit, lend_limit = excluded.lend_limit,
+        is_listed = true""")
+
+_BY_TOKEN = text("""
+    SELECT principal.id, principal.kind, principal.name
+    FROM api_token JOIN principal ON principal.id = api_token.principal_id
+    WHERE api_token.token_sha256 = :digest AND api_token.revoked_at IS NULL AND principal.disabled_at IS NULL
+        AND (api_token.expires_at IS NULL OR api_token.expires_at > :now)""")
+
+_BINDINGS = text("""
+    SELECT role_binding.role, queue.path
+    FROM role_binding LEFT JOIN queue ON queue.id = role_binding.queue_id
+    WHERE role_binding.principal_id = :principal AND (role_binding.queue_id IS NULL OR queue.deleted_at IS NULL)
+    ORDER BY role_binding.id""")
+
+
+class TenancyStore:
+    """`uow.tenancy`."""
+
+    def __init__(self, session: Session, now: datetime) -> None:
+        """Take the transaction's session and its reading of the clock."""
+        self._session = session
+        self._now = now
+
+    def queues(self) -> Sequence[QueueFact]:
+        """Every live Queue, by path; parents before children."""
+        return [_queue(row) for row in self._session.execute(text(f"{_QUEUE} ORDER BY {_DEPTH}, path"))]
+
+    def queue(self, path: str) -> QueueFact | None:
+        """The live Queue at this path."""
+        row = self._session.execute(text(f"{_QUEUE} AND path = :path"), {"path": path}).one_or_none()
+        return None if row is None else _queue(row)
+
+    def tree(self) -> Sequence[Queue]:
+        """Every live Queue with its listed Quotas, as the quota tree takes them; parents first."""
+        listed: dict[int, list[Quota]] = defaultdict(list)
+        rows = self._session.execute(text("SELECT * FROM quota WHERE is_listed ORDER BY queue_id, flavor"))
+        for row in rows:
+            listed[row.queue_id].append(Quota(FlavorName(row.flavor), row.nominal, row.borrow_limit, row.lend_limit))
+        return [
+            Queue(queue.id, queue.path, queue.parent, queue.weight, tuple(listed[queue.id]), queue.namespace)
+            for queue in self.queues()
+        ]
+
+    def put_queue(self, new: NewQueue) -> QueueId:
+        """Write the Queue at its path; its version rises if it was there."""
+        given = {
+            "path": new.path, "parent": new.parent, "weight": new.weight, "namespace": new.namespace,
+            "labels": dict(new.labels), "spec": dict(new.spec), "now": self._now,
+        }  # fmt: skip
+        return QueueId(self._session.execute(_PUT_QUEUE, given).scalar_one())
+
+    def move_queue(self, queue: QueueId, parent: QueueId | None, path: str) -> None:
+        """Give it, and all below it, new paths."""
+        old = self._session.execute(text("SELECT path FROM queue WHERE id = :id"), {"id": queue}).scalar_one()
+        self._session.execute(
+            text("UPDATE queue SET parent_id = :parent, version = version + 1 WHERE id = :id"),
+            {"parent": parent, "id": queue},
+        )
+        self._session.execute(
+            text(
+                "UPDATE queue SET path = :path || substr(path, length(:old) + 1)"
+                " WHERE path = :old OR starts_with(path, :old || '/')"
+            ),
+            {"path": path, "old": old},
+        )
+
+    def delete_queue(self, queue: QueueId) -> None:
+        """Mark it deleted; its Quotas are withdrawn."""
+        self._session.execute(
+            text("UPDATE queue SET deleted_at = :now, version = version + 1 WHERE id = :id"),
+            {"now": self._now, "id": queue},
+        )
+        self.set_quotas(QuotaChange(queue, ()))
+
+    def live_workloads(self, queue: QueueId) -> int:
+        """How many Workloads of this Queue are not in a final state."""
+        statement = text(
+            "SELECT count(*) FROM workload WHERE queue_id = :id AND state NOT IN ('succeeded', 'failed', 'cancelled')"
+        )
+        return int(self._session.execute(statement, {"id": queue}).scalar_one())
+
+    def set_quotas(self, change: QuotaChange) -> None:
+        """Write these Quotas and withdraw its others."""
+        self._session.execute(
+            text("UPDATE quota SET is_listed = false WHERE queue_id = :queue AND is_listed AND flavor <> ALL(:kept)"),
+            {"queue": change.queue, "kept": [quota.flavor for quota in change.quotas]},
+        )
+        if change.quotas:
+            self._session.execute(
+                _PUT_QUOTA,
+                [
+                    {
+                        "queue": change.queue, "flavor": quota.flavor, "nominal": quota.nominal,
+                        "borrow": quota.borrow, "lend": quota.lend,
+                    }
+                    for quota in change.quotas
+                ],
+            )  # fmt: skip
+
+    def pool(self, name: str) -> PoolFact | None:
+        """The Pool of this name."""
+        return next((pool for pool in self.pools() if pool.name == name), None)
+
+    def pools(self) -> Sequence[PoolFact]:
+        """Every Pool, by name."""
+        rows = self._session.execute(text("SELECT id, name, spec, policy_version FROM pool ORDER BY name"))
+        return [PoolFact(PoolId(row.id), row.name, row.spec, row.policy_version) for row in rows]
+
+    def put_pool(self, name: str, spec: Mapping[str, object]) -> PoolId:
+        """Write the Pool."""
+        statement = text(
+            "INSERT INTO pool (name, spec) VALUES (:name, :spec)"
+            " ON CONFLICT (name) DO UPDATE SET spec = excluded.spec RETURNING id"
+        ).bindparams(bindparam("spec", type_=JSONB))
+        return PoolId(self._session.execute(statement, {"name": name, "spec": dict(spec)}).scalar_one())
+
+    def add_policy(self, pool: PoolId, spec: Mapping[str, object], created_by: str) -> int:
+        """Write the Pool's next Policy version, which counts from the next cycle; return it."""
+        raised = "UPDATE pool SET policy_version = policy_version + 1 WHERE id = :pool RETURNING policy_version"
+        version = int(self._session.execute(text(raised), {"pool": pool}).scalar_one())
+        statement = text(
+            "INSERT INTO policy (pool_id, version, spec, created_at, created_by)"
+            " VALUES (:pool, :version, :spec, :now, :by)"
+        ).bindparams(bindparam("spec", type_=JSONB))
+        given = {"pool": pool, "version": version, "spec": dict(spec), "now": self._now, "by": created_by}
+        self._session.execute(statement, given)
+        return version
+
+    def policy(self, pool: PoolId) -> Mapping[str, object]:
+        """The spec of the version in force; empty where none was applied."""
+        statement = text(
+            "SELECT policy.spec FROM pool JOIN policy ON policy.pool_id = pool.id"
+            " AND policy.version = pool.policy_version WHERE pool.id = :pool"
+        )
+        return dict(self._session.execute(statement, {"pool": pool}).scalar_one_or_none() or {})
+
+    def principal_of_token(self, token_sha256: bytes) -> Principal | None:
+        """Whose live bearer token has this hash."""
+        row = self._session.execute(_BY_TOKEN, {"digest": token_sha256, "now": self._now}).one_or_none()
+        return None if row is None else self._principal(row)
+
+    def principal(self, kind: str, name: str) -> Principal | None:
+        """The enabled Principal of this name."""
+        statement = text(
+            "SELECT id, kind, name FROM principal WHERE kind = :kind AND name = :name AND disabled_at IS NULL"
+        )
+        row = self._session.execute(statement, {"kind": kind, "name": name}).one_or_none()
+        return None if row is None else self._principal(row)
+
+    def put_principal(self, kind: str, name: str) -> int:
+        """Write it if it is not there; return its id."""
+        statement = text(
+            "INSERT INTO principal (kind, name, created_at) VALUES (:kind, :name, :now)"
+            " ON CONFLICT (kind, name) DO UPDATE SET name = excluded.name RETURNING id"
+        )
+        given = {"kind": kind, "name": name, "now": self._now}
+        return int(self._session.execute(statement, given).scalar_one())
+
+    def bind(self, principal_id: int, binding: Binding) -> None:
+        """Give it a role; a second time changes nothing."""
+        self._session.execute(
+            text(
+                "INSERT INTO role_binding (principal_id, role, queue_id, created_at)"
+                " SELECT :principal, :role, queue.id, :now FROM (SELECT 1) AS one"
+                " LEFT JOIN queue ON queue.path = CAST(:path AS text) AND queue.deleted_at IS NULL"
+                " ON CONFLICT DO NOTHING"
+            ),
+            {"principal": principal_id, "role": binding.role, "path": binding.queue_path, "now": self._now},
+        )
+
+    def add_token(self, token: NewToken) -> int:
+        """Store a token's hash."""
+        statement = text(
+            "INSERT INTO api_token (principal_id, token_sha256, name, created_at, expires_at)"
+            " VALUES (:principal, :digest, :name, :now, :expires) RETURNING id"
+        )
+        given = {
+            "principal": token.principal_id, "digest": token.token_sha256, "name": token.name,
+            "now": self._now, "expires": token.expires_at,
+        }  # fmt: skip
+        return int(self._session.execute(statement, given).scalar_one())
+
+    def revoke_token(self, token_id: int) -> bool:
+        """End a token; False where there is none that lives."""
+        statement = text("UPDATE api_token SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL RETURNING id")
+        return self._session.execute(statement, {"now": self._now, "id": token_id}).one_or_none() is not None
+
+    def claim_key(self, principal_id: int, key: str, body_sha256: bytes) -> StoredAnswer | None:
+        """Insert an idempotency key, or return what an earlier request stored under it.
+
+        Blocks while another transaction holds the same key.
+        """
+        given = {"principal": principal_id, "key": key, "digest": body_sha256, "now": self._now}
+        inserted = self._session.execute(
+            text(
+                "INSERT INTO idempotency_key (principal_id, key, body_sha256, created_at)"
+                " VALUES (:principal, :key, :digest, :now) ON CONFLICT DO NOTHING RETURNING key"
+            ),
+            given,
+        ).one_or_none()
+        if inserted is not None:
+            return None
+        found = self._session.execute(
+            text(
+                "SELECT body_sha256, status, response FROM idempotency_key"
+                " WHERE principal_id = :principal AND key = :key"
+            ),
+            given,
+        ).one()
+        return StoredAnswer(bytes(found.body_sha256), found.status, found.response)
+
+    def store_answer(self, principal_id: int, key: str, status: int, response: Mapping[str, object]) -> None:
+        """Keep the answer for whoever sends the same request again."""
+        statement = text(
+            "UPDATE idempotency_key SET status = :status, response = :response"
+            " WHERE principal_id = :principal AND key = :key"
+        ).bindparams(bindparam("response", type_=JSONB))
+        given = {"principal": principal_id, "key": key, "status": status, "response": dict(response)}
+        self._session.execute(statement, given)
+
+    def forget_keys(self, before: datetime, limit: int) -> int:
+        """Delete idempotency keys older than `before`; return how many went."""
+        statement = text(
+            "DELETE FROM idempotency_key WHERE (principal_id, key) IN ("
+            " SELECT principal_id, key FROM idempotency_key WHERE created_at < :before"
+            " ORDER BY created_at LIMIT :limit) RETURNING key"
+        )
+        return len(self._session.execute(statement, {"before": before, "limit": limit}).all())
+
+    def _principal(self, row: Row[Any]) -> Principal:
+        bindings = self._session.execute(_BINDINGS, {"principal": row.id})
+        return Principal(row.id, row.kind, row.name, tuple(Binding(Role(each.role), each.path) for each in bindings))
+
+
+def _queue(row: Row[Any]) -> QueueFact:
+    parent = None if row.parent_id is None else QueueId(row.parent_id)
+    return QueueFact(QueueId(row.id), row.path, parent, row.weight, row.namespace, row.labels, row.version)
