@@ -4,6 +4,9 @@ Agents report facts; the plane derives Flavor names from vendor, model, memory a
 zero: an unknown number is None.
 """
 
+import hashlib
+import json
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -108,5 +111,20 @@ class InventoryDelta(WireModel):
     whole: bool = False
     levels: list[Text] = Field(default_factory=lambda: ["host"], max_length=8)  # coarse to fine, host last
     nodes: list[NodeReport] = Field(default_factory=list, max_length=5_000)
+    # With `whole`, where not all nodes fit into one request: the uid of every node of the cluster. Then a node is
+    # removed if it is not among these, and the nodes that are missing from `nodes` follow as ordinary deltas.
+    uids: list[Text] = Field(default_factory=list, max_length=20_000)
     removed: list[Text] = Field(default_factory=list, max_length=5_000)  # uids of deleted Node objects
     digest: Text = ""
+
+
+def node_digest(report: NodeReport) -> str:
+    """SHA-256 over the report's canonical JSON, so that both sides count the same."""
+    text = json.dumps(report.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def inventory_digest(pairs: Iterable[tuple[str, str]]) -> str:
+    """The `digest` of a delta: over every node's (uid, node digest)."""
+    text = "\n".join(f"{uid} {digest}" for uid, digest in sorted(pairs))
+    return hashlib.sha256(text.encode()).hexdigest()
