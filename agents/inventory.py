@@ -1,0 +1,197 @@
+"""From nodes and pods to the inventory that goes up: node by node, with what others use, and only what changed.
+
+A node's report is made again only if its object, or what foreign pods ask of it, has changed. Pods of ours count as
+ours only while a directive knows them: labels alone can be forged. A lost cluster is not an empty one: nothing is
+reported removed unless the API server's full list did not have it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from agents import quantities
+from agents.cluster import View
+from agents.devices.registry import extended, read_devices
+from agents.facts import NodeFacts, PodFacts, cut, object_id
+from controlplane.contract.agent.inventory import (
+    ForeignPod,
+    InventoryDelta,
+    NodeReport,
+    ResourceCount,
+    inventory_digest,
+    node_digest,
+)
+
+DEFAULT_LEVELS = (
+    ("block", "topology.muster.dev/block"),
+    ("rack", "topology.muster.dev/rack"),
+    ("nvlink-domain", "topology.muster.dev/nvlink-domain"),
+)
+HOST = "host"
+LABELS_MAX = 256
+# Dozens per node, and no rule of ours reads them.
+LABELS_LEFT_OUT = ("feature.node.kubernetes.io/", "nvidia.com/gpu.deploy.", "nvidia.com/gfd.timestamp")
+FOREIGN_PODS_MAX = 256
+DELTA_BYTES_MAX = 600_000  # below the plane's limit on a body, with room for observations
+VIRTUAL_LABELS = (("liqo.io/type", "virtual-node"), ("type", "virtual-kubelet"))
+VIRTUAL_TAINTS = frozenset({"virtual-kubelet.io/provider", "virtual-node.liqo.io/not-allowed"})
+FAKE_MARK = "kwok.x-k8s.io/node"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A node's report with what it was made from; `sent` is the digest that the plane has."""
+
+    made_from: tuple[object, ...]
+    report: NodeReport
+    digest: str
+    size: int
+
+
+@dataclass(slots=True)
+class Inventory:
+    """The whole inventory as it is now, and what of it the plane has acknowledged."""
+
+    levels: Sequence[tuple[str, str]] = DEFAULT_LEVELS
+    _kept: dict[str, _Kept] = field(default_factory=dict)
+    _acknowledged: dict[str, str] = field(default_factory=dict)
+    _in_flight: dict[str, str | None] = field(default_factory=dict)
+    _wants_whole: bool = True
+    _revision: int = 0
+
+    def update(self, view: View, known: Iterable[str]) -> None:
+        """Bring the reports up to date; `known` are the object ids of which a directive knows."""
+        foreign = foreign_pods(view, frozenset(known))
+        fresh: dict[str, _Kept] = {}
+        for node in view.nodes.values():
+            pods = foreign.get(node.name, [])
+            made_from = (node.version, self.levels, *sorted(pod.uid for pod in pods))
+            kept = self._kept.get(node.uid)
+            fresh[node.uid] = kept if kept and kept.made_from == made_from else self._make(node, pods, made_from)
+        self._kept = fresh
+
+    def set_levels(self, levels: Sequence[tuple[str, str]]) -> None:
+        """Topology levels, coarse to fine, with the node label that names each; the host is implied."""
+        self.levels = tuple(levels)
+
+    def forget_acknowledged(self) -> None:
+        """Send everything again: a new Session, or the plane's digest differs."""
+        self._wants_whole = True
+        self._in_flight = {}
+
+    def has_news(self) -> bool:
+        current = {uid: kept.digest for uid, kept in self._kept.items()}
+        return self._wants_whole or current != self._acknowledged
+
+    def next_delta(self) -> InventoryDelta | None:
+        """What to send now, at most one request's worth; None if the plane has it all."""
+        if not self.has_news():
+            return None
+        acknowledged: Mapping[str, str] = {} if self._wants_whole else self._acknowledged
+        changed = [uid for uid, kept in self._kept.items() if acknowledged.get(uid) != kept.digest]
+        removed = [uid for uid in acknowledged if uid not in self._kept]
+        chosen: list[str] = []
+        size = 0
+        for uid in changed:
+            size += self._kept[uid].size
+            if chosen and size > DELTA_BYTES_MAX:
+                break
+            chosen.append(uid)
+        self._in_flight = {uid: self._kept[uid].digest for uid in chosen} | dict.fromkeys(removed)
+        self._revision += 1
+        is_complete = len(chosen) == len(changed)
+        return InventoryDelta(
+            revision=self._revision,
+            whole=self._wants_whole,
+            levels=[*(level for level, _ in self.levels), HOST],
+            nodes=[self._kept[uid].report for uid in chosen],
+            uids=[] if is_complete or not self._wants_whole else sorted(self._kept),
+            removed=removed,
+            digest=self.digest() if is_complete else "",
+        )
+
+    def acknowledge(self) -> None:
+        """The plane has answered the request that carried the last delta."""
+        if self._wants_whole:
+            self._acknowledged = {}
+        for uid, digest in self._in_flight.items():
+            if digest is None:
+                self._acknowledged.pop(uid, None)
+            else:
+                self._acknowledged[uid] = digest
+        self._wants_whole = False
+        self._in_flight = {}
+
+    def digest(self) -> str:
+        return inventory_digest((uid, kept.digest) for uid, kept in self._kept.items())
+
+    def _make(self, node: NodeFacts, pods: Sequence[PodFacts], made_from: tuple[object, ...]) -> _Kept:
+        report = node_report(node, pods, self.levels)
+        return _Kept(made_from, report, node_digest(report), len(report.model_dump_json()))
+
+
+def foreign_pods(view: View, known: frozenset[str]) -> dict[str, list[PodFacts]]:
+    """Bound, not finished pods that no directive knows, by node."""
+    found: dict[str, list[PodFacts]] = {}
+    for pod in view.pods.values():
+        is_ours = bool(pod.workload) and object_id(pod.workload, pod.attempt) in known
+        if pod.node and not pod.is_finished and not is_ours:
+            found.setdefault(pod.node, []).append(pod)
+    return found
+
+
+def node_report(node: NodeFacts, foreign: Sequence[PodFacts], levels: Sequence[tuple[str, str]]) -> NodeReport:
+    """One node, whole."""
+    reading = read_devices(node)
+    labels = {name: cut(text) for name, text in sorted(node.labels.items()) if not name.startswith(LABELS_LEFT_OUT)}
+    cpu = quantities.milli(node.allocatable.get("cpu")) - sum(pod.cpu_milli for pod in foreign)
+    memory = quantities.size_bytes(node.allocatable.get("memory")) - sum(pod.memory_bytes for pod in foreign)
+    return NodeReport(
+        uid=node.uid,
+        name=node.name,
+        kind=_kind(node),
+        ready=node.ready,
+        ready_changed_at=node.ready_changed_at,
+        cordoned=node.cordoned,
+        deleting=node.deleting,
+        taints=[dict(taint) for taint in node.taints[:64]],
+        labels=dict(list(labels.items())[:LABELS_MAX]),
+        domains={level: cut(node.labels[label]) for level, label in levels if node.labels.get(label)},
+        cpu_milli=max(0, cpu),
+        memory_bytes=max(0, memory),
+        instance_type=cut(node.labels.get("node.kubernetes.io/instance-type", "")),
+        provider_id=node.provider_id,
+        driver_versions=reading.driver_versions,
+        resources=_resources(node, foreign),
+        devices=reading.devices,
+        foreign_pods=_foreign(foreign),
+        discrepancies=reading.discrepancies,
+    )
+
+
+def _resources(node: NodeFacts, foreign: Sequence[PodFacts]) -> list[ResourceCount]:
+    """What the API server says; a number that is none is left out, and the reader has named it."""
+    counts = []
+    for name in extended(node)[:64]:
+        capacity = quantities.count(node.capacity.get(name, "0"))
+        allocatable = quantities.count(node.allocatable.get(name, "0"))
+        if capacity is not None and allocatable is not None:
+            used = sum(pod.requests.get(name, 0) for pod in foreign)
+            counts.append(ResourceCount(resource=name, capacity=capacity, allocatable=allocatable, foreign=used))
+    return counts
+
+
+def _foreign(pods: Sequence[PodFacts]) -> list[ForeignPod]:
+    asking = [(pod, name, amount) for pod in pods for name, amount in sorted(pod.requests.items()) if amount]
+    return [
+        ForeignPod(namespace=pod.namespace, name=pod.name, uid=pod.uid, owner=pod.owner, resource=name, amount=amount)
+        for pod, name, amount in asking[:FOREIGN_PODS_MAX]
+    ]
+
+
+def _kind(node: NodeFacts) -> Literal["real", "virtual", "fake"]:
+    if any(node.labels.get(label) == value for label, value in VIRTUAL_LABELS):
+        return "virtual"
+    if any(taint.get("key") in VIRTUAL_TAINTS for taint in node.taints):
+        return "virtual"
+    return "fake" if FAKE_MARK in node.annotations else "real"
