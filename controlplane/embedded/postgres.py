@@ -40,6 +40,7 @@ SETTINGS = {
     "max_connections": "100",
     "shared_buffers": "128MB",
     "jit": "off",
+    "client_connection_check_interval": "2s",  # a session whose client was killed ends, however long it computes
     "max_logical_replication_workers": "0",
     "log_min_messages": "warning",
     "timezone": "UTC",

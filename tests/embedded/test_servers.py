@@ -145,6 +145,20 @@ def test_a_stopped_postmaster_of_a_killed_run_is_ended_by_the_next_start(folder:
     second.close()
 
 
+def test_a_session_that_computes_on_after_its_postmaster_was_killed_is_ended_by_the_next_start(folder: Path) -> None:
+    first = Holder(folder)
+    connection = psycopg.connect(first.postgres, autocommit=True)
+    backend = connection.info.backend_pid
+    connection.pgconn.send_query(b"DO $$ BEGIN LOOP PERFORM 1; END LOOP; END $$")
+    os.kill(pid_of_postmaster(folder), signal.SIGKILL)
+    first.kill()
+    assert backend in command_lines(), "it would have ended by itself, and this test shows nothing"
+    second = Holder(folder)
+    assert backend not in command_lines()
+    second.close()
+    connection.close()
+
+
 def test_a_start_that_was_killed_half_way_is_begun_anew(folder: Path) -> None:
     half = Home.open(folder).path / "postgres.draft"
     half.mkdir()
@@ -154,9 +168,11 @@ def test_a_start_that_was_killed_half_way_is_begun_anew(folder: Path) -> None:
 
 
 def test_a_second_instance_in_the_same_folder_is_refused_in_words(held: Holder) -> None:
-    with pytest.raises(AlreadyRunning, match=rf"in use by process {held.process.pid}: one plane per folder"):  # noqa: SIM117
-        with running(held.folder):
-            pass
+    with (
+        pytest.raises(AlreadyRunning, match=rf"in use by process {held.process.pid}: one plane per folder"),
+        running(held.folder),
+    ):
+        pass
     with psycopg.connect(held.postgres) as connection:
         connection.execute("SELECT 1")
 
@@ -178,10 +194,10 @@ def test_no_password_is_in_any_command_line_or_environment_of_a_server(held: Hol
 
 def test_nobody_gets_in_without_the_password(held: Holder) -> None:
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
-        psycopg.connect(held.postgres.replace(":", ":x", 2).replace("x//", "//"))
-    with redis.Redis.from_url(held.valkey.split("@")[-1].join(["redis://", ""])) as stranger:  # noqa: SIM117
-        with pytest.raises(redis.exceptions.AuthenticationError):
-            stranger.ping()
+        psycopg.connect(held.postgres, password="guessed")
+    without_password = "redis://" + held.valkey.split("@")[-1]
+    with redis.Redis.from_url(without_password) as stranger, pytest.raises(redis.exceptions.AuthenticationError):
+        stranger.ping()
 
 
 def test_servers_that_the_user_names_are_used_and_not_started(folder: Path) -> None:
@@ -213,9 +229,8 @@ def test_a_refusal_names_the_ways_out(folder: Path, environment: dict[str, str],
 def test_data_of_another_major_version_is_refused_before_anything_starts(folder: Path) -> None:
     Holder(folder).close()
     (folder / "postgres" / "PG_VERSION").write_text("17\n")
-    with pytest.raises((Refusal, StartFailed), match="was made by Postgres 17"):  # noqa: SIM117
-        with running(folder):
-            pass
+    with pytest.raises((Refusal, StartFailed), match="was made by Postgres 17"), running(folder):
+        pass
 
 
 @pytest.fixture
@@ -258,11 +273,11 @@ def test_root_without_user_namespaces_gives_the_data_to_nobody_or_says_what_stan
     os.chown(of_nobody, 0, 0)
     home = Home.open(of_nobody / "home")
     of_nobody.chmod(0o711)
-    try:
-        identity = dropped(postgres.programs / "postgres", home.path)
-    except Refusal as refusal:
-        assert "cannot run" in str(refusal)  # noqa: PT017  # both outcomes are right, each on its own machine
+    if not DROPPED.can_run(str(postgres.programs / "postgres"), "--version"):
+        with pytest.raises(Refusal, match="cannot run"):
+            dropped(postgres.programs / "postgres", home.path)
         return
+    identity = dropped(postgres.programs / "postgres", home.path)
     server = Postgres(home, postgres.programs, identity, home.port("postgres"))
     child = Child(server.spec())
     try:
