@@ -21,7 +21,6 @@ from controlplane.core.facts.fleet import (
     TokenFact,
 )
 from controlplane.core.ids import ClusterId, FlavorName, NodeId, PoolId
-from controlplane.core.lifecycle import ClusterState
 
 
 class FleetStore(Protocol):
@@ -43,7 +42,9 @@ class FleetStore(Protocol):
     def fingerprint_taken(self, fingerprint: str, cluster: ClusterId) -> bool:
         """Whether another live Cluster has this fingerprint."""
 
-    def set_identity(self, cluster: ClusterId, fingerprint: str, agent_version: str, kubernetes_version: str) -> None: ...
+    def set_identity(
+        self, cluster: ClusterId, fingerprint: str, agent_version: str, kubernetes_version: str
+    ) -> None: ...
 
     def set_hello(self, cluster: ClusterId, features: Sequence[str], namespaces: Sequence[str]) -> None: ...
 
@@ -61,8 +62,6 @@ class FleetStore(Protocol):
     def due_clusters(self, limit: int) -> list[ClusterFact]:
         """Those whose check is due, locked, others' locks skipped."""
 
-    def clusters_in(self, states: Collection[ClusterState]) -> list[ClusterFact]: ...
-
     def owned(self, cluster: ClusterId) -> Mapping[FlavorName, int]:
         """Units that the cluster owns, by Flavor."""
 
@@ -76,13 +75,12 @@ class FleetStore(Protocol):
 
     def due_nodes(self, limit: int) -> list[NodeFact]: ...
 
+    def check_nodes_at(self, moments: Mapping[NodeId, datetime]) -> None: ...
+
     def mark_lost(self, nodes: Collection[NodeId]) -> None: ...
 
     def cordon(self, node: NodeId, reason: str) -> NodeFact | None:
         """Take a node out of planning for this reason; "" puts it back. None: no such node."""
-
-    def mark_schedulable(self, nodes: Collection[NodeId]) -> None:
-        """Clear `lost_at` of nodes that are ready again."""
 
 
 class AgentStore(Protocol):
@@ -140,7 +138,7 @@ class AgentStore(Protocol):
     def last_number(self, cluster: ClusterId) -> int: ...
 
     def directives_after(self, cluster: ClusterId, after: int, upto: int, limit: int) -> list[NumberedDirective]:
-        """What is still to be made true, by number; nothing of objects that are gone, only the tombstone of dead ones."""
+        """What is still to be made true, by number; nothing of gone objects, of dead ones the tombstone."""
 
     def known_objects(self, cluster: ClusterId, upto: int) -> list[tuple[str, int]]:
         """(object, generation) that an agent which received all up to `upto` must know."""
