@@ -1,0 +1,29 @@
+"""What exactly is wrong with a value that is no model, and where: pydantic's errors as faults."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from controlplane.contract.rest.common import slug_of
+from controlplane.services.errors import Fault, Invalid
+
+Model = TypeVar("Model")
+FAULTS_MAX = 20
+
+
+def parsed(adapter: TypeAdapter[Model], value: object, *, tagged: bool = False) -> Model:
+    """The model, or Invalid with a fault per mistake. `tagged`: locations begin with the kind."""
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        faults = tuple(
+            Fault(pointer(each["loc"][tagged:]), each["msg"], slug_of(each["type"], each.get("ctx")))
+            for each in error.errors(include_url=False, include_input=False)[:FAULTS_MAX]
+        )
+        raise Invalid(faults[0].detail, slug=faults[0].slug, faults=faults) from None
+
+
+def pointer(path: Sequence[int | str]) -> str:
+    """A JSON pointer (RFC 6901)."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
