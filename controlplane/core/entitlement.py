@@ -1,0 +1,101 @@
+"""What one Workload asks of quota: how much, whether its Queue may use it now, and why not.
+
+`quota` holds the arithmetic; this joins it with PodSets that may choose among Flavors.
+"""
+
+from collections.abc import Mapping
+
+from controlplane.core.demand import Workload
+from controlplane.core.ids import ClusterId, FlavorName, QueueId
+from controlplane.core.quota import QuotaTree
+from controlplane.core.reasons import Reason, ReasonCode, reason
+from controlplane.core.resources import add, times
+
+
+def first_choice(workload: Workload) -> tuple[tuple[FlavorName, int], ...]:
+    """Units by Flavor if every PodSet gets its first choice, sorted; what the order of turns is judged by."""
+    return _amounts(workload, only_sole=False)
+
+
+def certain(workload: Workload) -> tuple[tuple[FlavorName, int], ...]:
+    """Units by Flavor that it needs whatever its other PodSets choose, sorted."""
+    return _amounts(workload, only_sole=True)
+
+
+def room_for(tree: QuotaTree, workload: Workload) -> dict[FlavorName, int]:
+    """Units that its Queue may use now, of each Flavor that it names."""
+    flavors = dict.fromkeys(flavor for pod_set in workload.pod_sets for flavor in pod_set.flavors)
+    return {flavor: tree.available(workload.queue, flavor) for flavor in flavors}
+
+
+def exceeds_quota(tree: QuotaTree, workload: Workload, room: Mapping[FlavorName, int]) -> Reason | None:
+    """Why quota has no room for it now; None if some choice of Flavors could be charged."""
+    for flavor, wanted in certain(workload):
+        if room[flavor] < wanted:
+            return quota_reason(tree, workload.queue, flavor, room[flavor], wanted)
+    for pod_set in workload.pod_sets:
+        wanted = times(pod_set.devices, pod_set.replicas)
+        if wanted and pod_set.flavors and all(room[flavor] < wanted for flavor in pod_set.flavors):
+            flavor = max(pod_set.flavors, key=lambda name: (room[name], name))
+            return quota_reason(tree, workload.queue, flavor, room[flavor], wanted)
+    return None
+
+
+def quota_reason(tree: QuotaTree, queue: QueueId, flavor: FlavorName, available: int, wanted: int) -> Reason:
+    """Name the account that stops the request, with its numbers."""
+    potential = tree.potential(queue, flavor)
+    path = tree.queues[queue].path
+    if wanted > potential:
+        return reason(ReasonCode.QUOTA_BEYOND_POTENTIAL, queue=path, potential=potential, flavor=flavor, wanted=wanted)
+    limit = tree.limit(queue, flavor)
+    return reason(
+        ReasonCode.QUOTA_EXCEEDED,
+        queue=path,
+        available=max(0, available),
+        flavor=flavor,
+        wanted=wanted,
+        used=limit.used,
+        limit=limit.limit,
+        at=tree.queues[limit.queue].path,
+    )
+
+
+def never_satisfiable(
+    tree: QuotaTree, workload: Workload, owned: Mapping[ClusterId, Mapping[FlavorName, int]]
+) -> Reason | None:
+    """Why it must be refused at submit: it exceeds its Queue's potential, or every enrolled cluster's total.
+
+    `owned` has every enrolled cluster, the unreachable ones too. A Flavor that nobody carries yet is no
+    ground for refusal by totals; a potential that is derived from what clusters own is none then, either.
+    """
+    everywhere: dict[FlavorName, int] = {}
+    for totals in owned.values():
+        for flavor, amount in totals.items():
+            everywhere[flavor] = max(everywhere.get(flavor, 0), amount)
+    needs: list[tuple[tuple[FlavorName, ...], int]] = [((flavor,), wanted) for flavor, wanted in certain(workload)]
+    needs += [(each.flavors, times(each.devices, each.replicas)) for each in workload.pod_sets if each.devices]
+    for flavors, wanted in needs:
+        if any(not everywhere.get(at, 0) and _is_derived(tree, workload.queue, at) for at in flavors) or not flavors:
+            continue
+        best = max(flavors, key=lambda name: (tree.potential(workload.queue, name), name))
+        if tree.potential(workload.queue, best) < wanted:
+            return quota_reason(tree, workload.queue, best, 0, wanted)
+        carried = [flavor for flavor in flavors if everywhere.get(flavor, 0)]
+        if len(carried) == len(flavors) and all(everywhere[flavor] < wanted for flavor in carried):
+            largest = max(carried, key=lambda name: (everywhere[name], name))
+            return reason(ReasonCode.NEVER_SATISFIABLE, total=everywhere[largest], flavor=largest, wanted=wanted)
+    return None
+
+
+def _is_derived(tree: QuotaTree, queue: QueueId, flavor: FlavorName) -> bool:
+    root = tree.queues[tree.path(queue)[-1]]
+    return any(quota.flavor == flavor and quota.nominal is None for quota in root.quotas)
+
+
+def _amounts(workload: Workload, *, only_sole: bool) -> tuple[tuple[FlavorName, int], ...]:
+    amounts: dict[FlavorName, int] = {}
+    for pod_set in workload.pod_sets:
+        if pod_set.devices and pod_set.flavors and not (only_sole and len(pod_set.flavors) > 1):
+            flavor = pod_set.flavors[0]
+            amounts[flavor] = add(amounts.get(flavor, 0), times(pod_set.devices, pod_set.replicas))
+    return tuple(sorted(amounts.items()))
