@@ -73,6 +73,7 @@ class Workload:
     not_before: datetime | None = None
     is_repair: bool = False  # a started gang that lost a part: goes ahead of its leaf's queue
     preferred_nodes: tuple[NodeId, ...] = ()  # its old place, tried first after an infrastructure end
+    disturbances: int = 0  # how often it was sent back without fault of its own; said while it backs off
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,8 @@ class NodeShare:
     node: NodeId
     flavor: FlavorName
     amount: int
+    cpu_milli: int = 0  # what its pods there ask for besides, so that a plan to evict them knows what it frees
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

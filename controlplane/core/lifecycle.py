@@ -103,7 +103,7 @@ class ClusterEvent(StrEnum):
     REMOVED = "removed"
 
 
-class ImpossibleTransition(Exception):  # noqa: N818 - reads as the fact that it states
+class ImpossibleTransition(Exception):
     """An event reached something in a state where it has no meaning; nothing was changed."""
 
 
@@ -118,10 +118,7 @@ WORKLOAD: Mapping[tuple[WorkloadState, WorkloadEvent], WorkloadState] = {
     (_W.RUNNING, _WE.STOP_ORDERED): _W.STOPPING,
     (_W.STOPPING, _WE.REQUEUED): _W.PENDING,
     (_W.STOPPING, _WE.GIVEN_UP): _W.FAILED,
-    **{
-        (state, _WE.CANCEL_ASKED): _W.CANCELLING
-        for state in (_W.PENDING, _W.RESERVED, _W.RUNNING, _W.STOPPING)
-    },
+    **{(state, _WE.CANCEL_ASKED): _W.CANCELLING for state in (_W.PENDING, _W.RESERVED, _W.RUNNING, _W.STOPPING)},
     (_W.CANCELLING, _WE.CANCEL_DONE): _W.CANCELLED,
     (_W.CANCELLING, _WE.COMPLETED): _W.CANCELLED,  # the user's word stands, also against a late success
 }
@@ -158,10 +155,7 @@ CLUSTER: Mapping[tuple[ClusterState, ClusterEvent], ClusterState] = {
     (_C.UNREACHABLE, _CE.HEARD): _C.READY,
     (_C.READY, _CE.SILENT): _C.SUSPECT,
     (_C.SUSPECT, _CE.LAPSED): _C.UNREACHABLE,
-    **{
-        (state, _CE.DRAIN_ASKED): _C.DRAINING
-        for state in (_C.ACCEPTED, _C.READY, _C.SUSPECT, _C.UNREACHABLE)
-    },
+    **{(state, _CE.DRAIN_ASKED): _C.DRAINING for state in (_C.ACCEPTED, _C.READY, _C.SUSPECT, _C.UNREACHABLE)},
     (_C.DRAINING, _CE.DRAIN_ENDED): _C.ACCEPTED,
     **{(state, _CE.REMOVED): _C.REMOVED for state in ClusterState if state is not ClusterState.REMOVED},
 }

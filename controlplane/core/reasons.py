@@ -48,16 +48,19 @@ class ReasonCode(StrEnum):
 _SENTENCES: Mapping[ReasonCode, str] = {
     ReasonCode.QUOTA_EXCEEDED: "{queue} may use {available} more {flavor} now, and {wanted} are asked for"
     " ({used} of {limit} in use at {at}).",
-    ReasonCode.QUOTA_BEYOND_POTENTIAL: "{queue} can never use more than {potential} {flavor}, and {wanted} are asked for.",
+    ReasonCode.QUOTA_BEYOND_POTENTIAL: "{queue} can never use more than {potential} {flavor},"
+    " and {wanted} are asked for.",
     ReasonCode.QUEUE_UNKNOWN: "There is no queue {queue}.",
     ReasonCode.NO_CLUSTER: "No cluster of pool {pool} is there yet.",
     ReasonCode.CLUSTER_NOT_READY: "{cluster} is {state}.",
-    ReasonCode.CLUSTER_INVENTORY_STALE: "{cluster} last told its inventory {age} s ago; after {limit} s it counts as empty.",
+    ReasonCode.CLUSTER_INVENTORY_STALE: "{cluster} last told its inventory {age} s ago;"
+    " after {limit} s it counts as full.",
     ReasonCode.CLUSTER_WITHOUT_FLAVOR: "{cluster} has no {flavor}.",
     ReasonCode.CLUSTER_NOT_SELECTED: "{cluster} is not among the clusters that the workload selects.",
     ReasonCode.CLUSTER_WITHOUT_NAMESPACE: "{cluster} has no namespace {namespace} for this queue.",
     ReasonCode.CLUSTER_TOO_SMALL: "{cluster} owns {total} {flavor} in all, and {wanted} are asked for.",
-    ReasonCode.NOT_ENOUGH_FREE: "{cluster} has room for {fits} of {pods} pods of {devices} {flavor} each ({free} free).",
+    ReasonCode.NOT_ENOUGH_FREE: "{cluster} has room for {fits} of {pods} pods of {devices} {flavor} each"
+    " ({free} free).",
     ReasonCode.TOPOLOGY_TOO_FRAGMENTED: "{cluster} has room for {fits} of {pods} pods of {devices} {flavor} each in its"
     " best {level} ({domain}).",
     ReasonCode.TOPOLOGY_LEVEL_UNKNOWN: "{cluster} has no topology level {level}.",
@@ -76,7 +79,8 @@ _SENTENCES: Mapping[ReasonCode, str] = {
     ReasonCode.PROGRAM_FAILED: "Rank {rank} ended with exit code {exit_code}.",
     ReasonCode.RECLAIMED: "Its borrowed {amount} {flavor} went back to {queue} for {workload}.",
     ReasonCode.BUDGET_PASSED: "It was not {goal} within {limit} s.",
-    ReasonCode.NEVER_SATISFIABLE: "No cluster could ever hold it: the largest owns {total} {flavor}, and {wanted} are asked for.",
+    ReasonCode.NEVER_SATISFIABLE: "No cluster could ever hold it: the largest owns {total} {flavor},"
+    " and {wanted} are asked for.",
 }
 
 

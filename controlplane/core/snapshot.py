@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from controlplane.core.capacity import Cluster, Node
 from controlplane.core.demand import Earmark, Exclusion, RunningAttempt, Workload
-from controlplane.core.ids import ClusterId, NodeId, PoolId, QueueId, WorkloadId
+from controlplane.core.ids import ClusterId, FlavorName, NodeId, PoolId, QueueId, WorkloadId
 from controlplane.core.tenancy import Queue
 
 
@@ -27,3 +27,4 @@ class Snapshot:
     earmarks: Mapping[WorkloadId, Earmark] = field(default_factory=dict)
     exclusions: tuple[Exclusion, ...] = ()
     usage_elsewhere: Mapping[tuple[QueueId, str], int] = field(default_factory=dict)
+    owned_elsewhere: Mapping[FlavorName, int] = field(default_factory=dict)  # by clusters, in other Pools

@@ -7,8 +7,10 @@ from controlplane.core.ids import FlavorName, QueueId
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """One Queue's limits for one Flavor, in units. None: `nominal` of a root counts what clusters own;
-    no borrowing limit; all of it is lendable."""
+    """One Queue's limits for one Flavor, in units.
+
+    None: `nominal` of a root counts what clusters own; no borrowing limit; all of it is lendable.
+    """
 
     flavor: FlavorName
     nominal: int | None

@@ -1,0 +1,60 @@
+"""Yes or no per cluster, each no with its Reason: state, inventory, labels, namespace, Flavor, total.
+
+What is free just now is not asked here; `clusters` ranks what passes and `shortfall` explains the rest.
+"""
+
+from datetime import datetime
+
+from controlplane.core.capacity import Cluster
+from controlplane.core.demand import PodSet, TopologyMode, Workload
+from controlplane.core.lifecycle import ClusterState
+from controlplane.core.placement.index import FleetIndex
+from controlplane.core.policy import Policy
+from controlplane.core.reasons import Reason, ReasonCode, reason
+from controlplane.core.resources import times
+
+
+def refuses_all(cluster: Cluster, policy: Policy, now: datetime) -> Reason | None:
+    """Why a cluster takes no new work at all."""
+    if cluster.state is not ClusterState.READY:
+        return reason(ReasonCode.CLUSTER_NOT_READY, cluster=cluster.name, state=cluster.state.value)
+    if cluster.inventory_at is None:
+        return reason(ReasonCode.CLUSTER_NOT_READY, cluster=cluster.name, state="without an inventory")
+    age = int((now - cluster.inventory_at).total_seconds())
+    if age > policy.inventory_stale_seconds:
+        return reason(
+            ReasonCode.CLUSTER_INVENTORY_STALE, cluster=cluster.name, age=age, limit=policy.inventory_stale_seconds
+        )
+    return None
+
+
+def refuses_workload(cluster: Cluster, workload: Workload, namespace: str) -> Reason | None:
+    """Why a cluster is not for this Workload, whatever its size."""
+    labels = dict(cluster.labels)
+    selected = all(labels.get(key) == value for key, value in workload.cluster_selector)
+    if not selected or cluster.name in workload.clusters_avoided:
+        return reason(ReasonCode.CLUSTER_NOT_SELECTED, cluster=cluster.name)
+    if namespace and namespace not in cluster.namespaces:
+        return reason(ReasonCode.CLUSTER_WITHOUT_NAMESPACE, cluster=cluster.name, namespace=namespace)
+    return None
+
+
+def refuses_pod_set(cluster: Cluster, pod_set: PodSet, index: FleetIndex) -> Reason | None:
+    """Why a cluster could not hold this PodSet even if it were empty."""
+    if pod_set.topology_mode is TopologyMode.REQUIRED and pod_set.topology_level not in (cluster.levels or ("host",)):
+        return reason(ReasonCode.TOPOLOGY_LEVEL_UNKNOWN, cluster=cluster.name, level=pod_set.topology_level)
+    if not pod_set.devices:
+        return None
+    owned = index.owned[cluster.id]
+    carried = [flavor for flavor in pod_set.flavors if owned.get(flavor, 0) > 0]
+    if not carried:
+        return reason(
+            ReasonCode.CLUSTER_WITHOUT_FLAVOR, cluster=cluster.name, flavor=" or ".join(pod_set.flavors) or "flavor"
+        )
+    wanted = times(pod_set.devices, pod_set.replicas)
+    if all(owned[flavor] < wanted for flavor in carried):
+        flavor = max(carried, key=lambda name: (owned[name], name))
+        return reason(
+            ReasonCode.CLUSTER_TOO_SMALL, cluster=cluster.name, total=owned[flavor], flavor=flavor, wanted=wanted
+        )
+    return None

@@ -1,0 +1,13 @@
+"""The placement strategies by name; a new one adds its line here."""
+
+from collections.abc import Mapping
+
+from controlplane.core.demand import StrategyName
+from controlplane.core.placement.strategies.base import Strategy
+from controlplane.core.placement.strategies.pack import Pack
+from controlplane.core.placement.strategies.spread import Spread
+
+STRATEGIES: Mapping[StrategyName, Strategy] = {
+    StrategyName.PACK: Pack(),
+    StrategyName.SPREAD: Spread(),
+}

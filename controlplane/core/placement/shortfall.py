@@ -1,0 +1,185 @@
+"""Why a cluster that passed every filter has no room now, in numbers that are true.
+
+Counting free units walks a cluster's nodes, so it is done for the Workloads that a Plan speaks of and
+when somebody asks, not in the search for a place.
+"""
+
+from dataclasses import dataclass, replace
+
+from controlplane.core.demand import Earmark, Exclusion, PodSet, TopologyMode, Workload
+from controlplane.core.entitlement import quota_reason
+from controlplane.core.ids import ClusterId, QueueId
+from controlplane.core.placement.clusters import Ranked
+from controlplane.core.placement.index import SizeClass
+from controlplane.core.placement.workload import Room, asked_level, place_in_cluster, sizes
+from controlplane.core.policy import Policy
+from controlplane.core.reasons import Fact, Reason, ReasonCode, reason
+from controlplane.core.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """Why one cluster has no room; `missing` pods order the nearest cluster first."""
+
+    missing: int
+    reason: Reason
+
+
+def why_nowhere(
+    scenario: Scenario,
+    workload: Workload,
+    ranked: Ranked,
+    room: Room,
+    excluded: tuple[Exclusion, ...],
+    policy: Policy,
+    *,
+    most: int | None,
+) -> tuple[Reason, ...]:
+    """The Reason of each cluster, the nearest first; none if it would fit somewhere.
+
+    With `most`, only the nearest cluster by its counters is looked into, and no more Reasons are given.
+    """
+    tried = ranked.open
+    if most is not None and tried:
+        tried = (max(tried, key=lambda cluster: (_nearness(scenario, workload, cluster, room), -cluster)),)
+    found = [(shortfall(scenario, workload, cluster, room, excluded, policy), cluster) for cluster in tried]
+    if any(each is None for each, _ in found):
+        return ()
+    fitting = [(each.missing, cluster, each.reason) for each, cluster in found if each is not None]
+    reasons = [why for _, _, why in sorted(fitting, key=lambda each: each[:2])]
+    return tuple([*reasons, *ranked.refused.values()][:most])
+
+
+def _nearness(scenario: Scenario, workload: Workload, cluster: ClusterId, room: Room) -> int:
+    root = scenario.index.tree.root[cluster]
+    tried = sizes(workload.pod_sets[0], room) if workload.pod_sets else []
+    return max((scenario.index.size_class(size).count[root] for _, size in tried), default=0)
+
+
+def shortfall(
+    scenario: Scenario,
+    workload: Workload,
+    cluster: ClusterId,
+    room: Room,
+    excluded: tuple[Exclusion, ...],
+    policy: Policy,
+) -> Shortfall | None:
+    """Asked with the excluded nodes open. What would fit but for them, or but for Earmarks, is said to be so."""
+    index = scenario.index
+    mark = scenario.checkpoint()
+    here = [at for at in excluded if at.node in index.tree.position and _cluster_of(scenario, at) == cluster]
+    scenario.close_nodes(index.tree.position[at.node] for at in here)
+    if place_in_cluster(scenario, workload, cluster, room) is not None:
+        scenario.rollback(mark)
+        return None
+    kept = _earmarked(scenario, workload, cluster, room)
+    found = Shortfall(0, kept) if kept is not None else _first_that_does_not_fit(scenario, workload, cluster, room)
+    scenario.rollback(mark)
+    if here and place_in_cluster(scenario, workload, cluster, room) is not None:
+        scenario.rollback(mark)
+        return Shortfall(0, _excluded(scenario, cluster, here, policy))
+    return found
+
+
+def _cluster_of(scenario: Scenario, exclusion: Exclusion) -> ClusterId:
+    return scenario.snapshot.nodes[exclusion.node].cluster
+
+
+def _excluded(scenario: Scenario, cluster: ClusterId, here: list[Exclusion], policy: Policy) -> Reason:
+    name = scenario.snapshot.clusters[cluster].name
+    last = max(here, key=lambda at: (at.until, at.node))
+    if len(here) >= policy.exclusions_before_reason:
+        node = scenario.snapshot.nodes[last.node].name
+        return reason(ReasonCode.UNMODELLED_CONSTRAINT, cluster=name, node=node, words=last.words)
+    return reason(ReasonCode.NODES_EXCLUDED, cluster=name, count=len(here), until=last.until.isoformat())
+
+
+def _earmarked(scenario: Scenario, workload: Workload, cluster: ClusterId, room: Room) -> Reason | None:
+    """The Reason if it would fit were the Earmarks of others in this cluster not there."""
+    others = [
+        earmark
+        for earmark in scenario.earmarks.values()
+        if earmark.cluster == cluster and earmark.workload != workload.id
+    ]
+    if not others:
+        return None
+    mark = scenario.checkpoint()
+    for earmark in others:
+        scenario.open_earmark(earmark.workload)
+    fits = place_in_cluster(scenario, workload, cluster, room) is not None
+    scenario.rollback(mark)
+    return _kept_for(scenario, cluster, workload, others) if fits else None
+
+
+def _kept_for(scenario: Scenario, cluster: ClusterId, workload: Workload, others: list[Earmark]) -> Reason | None:
+    wanted = [flavor for pod_set in workload.pod_sets for flavor in pod_set.flavors]
+    for flavor in wanted:
+        for earmark in sorted(others, key=lambda at: at.workload):
+            amount = sum(share.amount for share in earmark.shares if share.flavor == flavor)
+            if amount:
+                waiting = scenario.snapshot.waiting.get(earmark.workload)
+                return reason(
+                    ReasonCode.EARMARKED_FOR_ANOTHER,
+                    amount=amount,
+                    flavor=flavor,
+                    cluster=scenario.snapshot.clusters[cluster].name,
+                    workload=waiting.name if waiting is not None else earmark.workload,
+                )
+    return None
+
+
+def _first_that_does_not_fit(scenario: Scenario, workload: Workload, cluster: ClusterId, room: Room) -> Shortfall:
+    """Place PodSet after PodSet, as the search did, and say what the first one lacks that has no place."""
+    for upto in range(1, len(workload.pod_sets) + 1):
+        mark = scenario.checkpoint()
+        part = _first_sets(workload, upto)
+        if place_in_cluster(scenario, part, cluster, room) is not None:
+            scenario.rollback(mark)
+            continue
+        before = place_in_cluster(scenario, _first_sets(workload, upto - 1), cluster, room)
+        left = dict(room)
+        for flavor, amount in before.charges() if before is not None else ():
+            left[flavor] -= amount
+        return _lacks(scenario, workload.queue, workload.pod_sets[upto - 1], cluster, left)
+    raise AssertionError("a Workload that fits has no shortfall")
+
+
+def _first_sets(workload: Workload, count: int) -> Workload:
+    return replace(workload, pod_sets=workload.pod_sets[:count])
+
+
+def _lacks(scenario: Scenario, queue: QueueId, pod_set: PodSet, cluster: ClusterId, room: Room) -> Shortfall:
+    """Numbers for the Flavor that comes nearest."""
+    index, name = scenario.index, scenario.snapshot.clusters[cluster].name
+    tried = sizes(pod_set, room)
+    if not tried:
+        # Several PodSets share one Flavor, each alone within quota: what the others took is missing here.
+        flavor, wanted = pod_set.flavors[0], pod_set.devices * pod_set.replicas
+        over = quota_reason(scenario.tree, queue, flavor, room.get(flavor, 0), wanted)
+        return Shortfall(pod_set.replicas, over)
+    root = index.tree.root[cluster]
+    size = max((size for _, size in tried), key=lambda size: (index.size_class(size).count[root], size.flavor))
+    size_class = index.size_class(size)
+    facts: dict[str, Fact] = {
+        "cluster": name,
+        "pods": pod_set.replicas,
+        "devices": size.devices,
+        "flavor": size.flavor or "flavor",
+    }
+    fits = size_class.count[root]
+    level = asked_level(index, pod_set, cluster)
+    if fits >= pod_set.replicas and pod_set.topology_mode is TopologyMode.REQUIRED and level is not None:
+        domain, fits = _best_domain(scenario, size_class, cluster, level)
+        fragmented = reason(
+            ReasonCode.TOPOLOGY_TOO_FRAGMENTED, fits=fits, level=pod_set.topology_level, domain=domain, **facts
+        )
+        return Shortfall(pod_set.replicas - fits, fragmented)
+    free = index.free_units(root, size.flavor)
+    return Shortfall(pod_set.replicas - fits, reason(ReasonCode.NOT_ENOUGH_FREE, fits=fits, free=free, **facts))
+
+
+def _best_domain(scenario: Scenario, size_class: SizeClass, cluster: ClusterId, level: int) -> tuple[str, int]:
+    tree = scenario.index.tree
+    group = tree.group_of_level.get((cluster, level))
+    domain = None if group is None else size_class.emptiest(group)
+    return ("none", 0) if domain is None else (tree.label[domain], size_class.count[domain])

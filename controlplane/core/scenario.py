@@ -1,0 +1,127 @@
+"""A what-if overlay on one Snapshot: place, evict, keep; roll back whatever did not work out.
+
+It joins the fleet index and the quota tree under one undo log. It decides nothing: whether something may
+be placed or evicted is asked by `placement`, `reclaim` and `cycle`.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from controlplane.core.demand import Earmark, NodeShare, RunningAttempt
+from controlplane.core.ids import ClusterId, FlavorName, QueueId, WorkloadId
+from controlplane.core.placement.index import FleetIndex, PodSize, Take
+from controlplane.core.quota import QuotaTree
+from controlplane.core.snapshot import Snapshot
+
+Mark = tuple[int, int]
+Charges = Sequence[tuple[FlavorName, int]]
+
+
+class Scenario:
+    """One cycle's working state. The index is handed back as it came by `rollback(start)`."""
+
+    def __init__(self, snapshot: Snapshot, now: datetime, index: FleetIndex | None = None) -> None:
+        self.snapshot = snapshot
+        self.index = index or FleetIndex(snapshot.clusters, snapshot.nodes)
+        self.tree = tree_of(snapshot)
+        self.work = 0  # work units: looks at Workloads, clusters and nodes, counted so that replay agrees
+        self.start = self.checkpoint()
+        self.earmarks: dict[WorkloadId, Earmark] = {}
+        for earmark in sorted(snapshot.earmarks.values(), key=lambda earmark: earmark.workload):
+            if earmark.until > now:
+                self.keep(earmark)
+
+    def checkpoint(self) -> Mark:
+        """A mark to roll back to."""
+        return self.index.checkpoint(), self.tree.checkpoint()
+
+    def rollback(self, mark: Mark) -> None:
+        """Undo everything since `mark`."""
+        self.index.rollback(mark[0])
+        self.tree.rollback(mark[1])
+
+    def charge(self, queue: QueueId, charges: Charges) -> None:
+        """Charge a Queue; its nodes are taken from the index by whoever found them."""
+        for flavor, amount in charges:
+            self.tree.charge(queue, flavor, amount)
+
+    def evict(self, attempt: RunningAttempt) -> None:
+        """Free what a running Attempt holds, as if it had gone."""
+        self.index.take([take.reversed() for take in self._takes(attempt.shares)])
+        if attempt.queue in self.tree:
+            for flavor, amount in attempt.charges:
+                self.tree.refund(attempt.queue, flavor, amount)
+
+    def keep(self, earmark: Earmark) -> None:
+        """Take an Earmark's room and quota away from everyone else."""
+        self.earmarks[earmark.workload] = earmark
+        self.index.take(self._takes(earmark.shares))
+        charges = self._earmarked(earmark)
+        if charges:
+            self.charge(self.snapshot.waiting[earmark.workload].queue, charges)
+
+    def open_earmark(self, workload: WorkloadId) -> None:
+        """Give a Workload's own Earmark back, so that it can use it; roll back if it does not."""
+        earmark = self.earmarks.get(workload)
+        if earmark is None:
+            return
+        self.index.take([take.reversed() for take in self._takes(earmark.shares)])
+        for flavor, amount in self._earmarked(earmark):
+            self.tree.refund(self.snapshot.waiting[workload].queue, flavor, amount)
+
+    def end_earmark(self, workload: WorkloadId) -> None:
+        """Give a Workload's own Earmark back for good: it starts."""
+        self.open_earmark(workload)
+        self.earmarks.pop(workload, None)
+
+    def close_nodes(self, positions: Iterable[int]) -> None:
+        """Keep nodes out until rolled back."""
+        for position in positions:
+            self.index.close(position)
+
+    def load(self, cluster: ClusterId, flavor: FlavorName) -> int:
+        """Permille of a cluster's own units of a Flavor that are not free."""
+        owned = self.index.owned[cluster].get(flavor, 0)
+        if not owned:
+            return 0
+        free = self.index.size_class(PodSize(flavor, 1)).count[self.index.tree.root[cluster]]
+        return 1000 * (owned - free) // owned
+
+    def _takes(self, shares: Iterable[NodeShare]) -> list[Take]:
+        position = self.index.tree.position
+        return [
+            Take(position[share.node], share.flavor, share.amount, share.cpu_milli, share.memory_bytes)
+            for share in shares
+            if share.node in position
+        ]
+
+    def _earmarked(self, earmark: Earmark) -> Charges:
+        """What an Earmark keeps of quota; nothing if its Workload no longer waits in a known Queue."""
+        workload = self.snapshot.waiting.get(earmark.workload)
+        if workload is None or workload.queue not in self.tree:
+            return ()
+        amounts: dict[FlavorName, int] = {}
+        for share in earmark.shares:
+            amounts[share.flavor] = amounts.get(share.flavor, 0) + share.amount
+        return sorted(amounts.items())
+
+
+def tree_of(snapshot: Snapshot) -> QuotaTree:
+    """The quota tree of a Snapshot, charged with all that runs and with what other Pools use."""
+    usage: dict[tuple[QueueId, FlavorName], int] = {}
+    for (queue, flavor), amount in snapshot.usage_elsewhere.items():
+        usage[queue, FlavorName(flavor)] = amount
+    for attempt in snapshot.running.values():
+        for flavor, amount in attempt.charges:
+            usage[attempt.queue, flavor] = usage.get((attempt.queue, flavor), 0) + amount
+    known = {account: amount for account, amount in usage.items() if account[0] in snapshot.queues}
+    return QuotaTree(snapshot.queues.values(), known, owned_by_flavor(snapshot))
+
+
+def owned_by_flavor(snapshot: Snapshot) -> dict[FlavorName, int]:
+    """What the Pool's accepted clusters own, and what other Pools do."""
+    owned: dict[FlavorName, int] = dict(snapshot.owned_elsewhere)
+    for node in snapshot.nodes.values():
+        for flavor, amount in node.owned.items():
+            owned[flavor] = owned.get(flavor, 0) + amount
+    return owned
