@@ -1,0 +1,200 @@
+"""One cycle: from a frozen world to a Plan. Pure: same Snapshot, Policy and time, same Plan, bit for bit.
+
+Nothing here is checked against fresher values (`recheck` does that) and nothing is written (`db`).
+"""
+
+from datetime import datetime
+
+from controlplane.core.demand import Exclusion, Workload
+from controlplane.core.entitlement import exceeds_quota, room_for
+from controlplane.core.fairshare import Contest
+from controlplane.core.ids import QueueId, WorkloadId
+from controlplane.core.placement.clusters import ClusterRanking, namespace_of
+from controlplane.core.placement.index import FleetIndex
+from controlplane.core.placement.shortfall import why_nowhere
+from controlplane.core.placement.workload import Placed, Room, place_workload, sizes
+from controlplane.core.plan import Admit, Decision, Plan
+from controlplane.core.policy import Policy
+from controlplane.core.reasons import Reason, ReasonCode, reason
+from controlplane.core.reclaim import Reclaimer, waits_for
+from controlplane.core.resources import UNLIMITED
+from controlplane.core.scenario import Mark, Scenario
+from controlplane.core.snapshot import Snapshot
+
+REASONS_MAX = 3  # per waiting Workload in a Plan; `explain` gives all
+
+Reasons = tuple[Reason, ...]
+
+
+def plan_cycle(snapshot: Snapshot, policy: Policy, now: datetime, index: FleetIndex | None = None) -> Plan:
+    """Decide about every waiting Workload. `index`, if given, is a warm one of this very Snapshot."""
+    return _Cycle(snapshot, policy, now, index).run()
+
+
+def explain(
+    snapshot: Snapshot, policy: Policy, now: datetime, workload: WorkloadId, index: FleetIndex | None = None
+) -> Reasons:
+    """Every Reason why a waiting Workload would not start in a cycle on this Snapshot; none if it would."""
+    return _Cycle(snapshot, policy, now, index, asked=workload).run().reasons.get(workload, ())
+
+
+class _Cycle:
+    """The state of one run of `plan_cycle`."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        now: datetime,
+        index: FleetIndex | None,
+        asked: WorkloadId | None = None,
+    ) -> None:
+        self.snapshot, self.policy, self.now, self.asked = snapshot, policy, now, asked
+        self.scenario = Scenario(snapshot, now, index)
+        self.ranking = ClusterRanking(snapshot, self.scenario.index, policy, now)
+        self.reclaimer = Reclaimer(self.scenario, policy, now) if policy.reclaim else None
+        self.decisions: list[Decision] = []
+        self.reasons: dict[WorkloadId, Reasons] = {}
+        self.admitted = 0
+        self.exclusions = _by_shape(snapshot, now)
+        # Room only shrinks within a cycle: what had no place will have none later in it.
+        self.hopeless: dict[object, Reasons] = {}
+        self.not_reclaimable: set[object] = set()
+
+    def run(self) -> Plan:
+        contest = Contest(self.scenario.tree, self._able())
+        while self._has_budget() and (workload := contest.next()) is not None:
+            self.scenario.work += 1
+            reasons = self._admit(workload)
+            if reasons:
+                self.reasons[workload.id] = self._reclaim(workload) or reasons
+            if workload.id == self.asked:
+                break
+        left = contest.left()
+        self._say_who_is_ahead(left)
+        self.scenario.rollback(self.scenario.start)
+        return Plan(tuple(self.decisions), dict(sorted(self.reasons.items())), self.scenario.work, len(left))
+
+    def _admit(self, workload: Workload) -> Reasons:
+        """Admit it if its Queue may use that much and one cluster has the room; else say why not."""
+        mark, is_kept = self.scenario.checkpoint(), workload.id in self.scenario.earmarks
+        excluded = self._excluded(workload)
+        self.scenario.open_earmark(workload.id)
+        self.scenario.close_nodes(excluded)
+        room = room_for(self.scenario.tree, workload)
+        over = exceeds_quota(self.scenario.tree, workload, room)
+        request = self._request(workload, room)
+        if over is None and request not in self.hopeless:
+            placed = place_workload(self.scenario, workload, self.ranking.rank(workload).open, room)
+            if placed is not None:
+                if is_kept or excluded:  # its nodes stay out for it alone, and its Earmark ends with its start
+                    self.scenario.rollback(mark)
+                    self.scenario.end_earmark(workload.id)
+                    self.scenario.index.take(placed.takes())
+                self._write_admit(workload, placed)
+                return ()
+        reasons = self._why_not(workload, over, request, mark)
+        self.scenario.rollback(mark)
+        return reasons
+
+    def _write_admit(self, workload: Workload, placed: Placed) -> None:
+        charges = placed.charges()
+        self.scenario.charge(workload.queue, charges)
+        placement = placed.placement(self.scenario.index)
+        self.decisions.append(Admit(workload.id, workload.next_attempt, workload.queue, (placement,), charges))
+        self.admitted += 1
+
+    def _reclaim(self, workload: Workload) -> Reasons:
+        """Make room for it by taking back what others borrowed; the Reason says what it waits for then."""
+        is_kept = workload.id in self.scenario.earmarks
+        asked = (workload.queue, *self._request(workload, {}))
+        if self.reclaimer is not None and not is_kept and asked not in self.not_reclaimable:
+            found = self.reclaimer.reclaim(workload, self.ranking.rank(workload).open, self._excluded(workload))
+            self.decisions.extend(found)
+            if not found:
+                self.not_reclaimable.add(asked)
+        return waits_for(self.scenario, workload.id)
+
+    def _able(self) -> list[Workload]:
+        """Those that may be looked at now; the others get their Reason."""
+        able = []
+        for workload in sorted(self.snapshot.waiting.values(), key=lambda each: each.id):
+            why = self._unable(workload)
+            if why is None:
+                able.append(workload)
+            else:
+                self.reasons[workload.id] = (why,)
+        return able
+
+    def _unable(self, workload: Workload) -> Reason | None:
+        if workload.queue not in self.snapshot.queues:
+            return reason(ReasonCode.QUEUE_UNKNOWN, queue=workload.queue)
+        if workload.not_before is not None and workload.not_before > self.now:
+            until = workload.not_before.isoformat()
+            return reason(ReasonCode.BACKING_OFF, times=workload.disturbances, until=until)
+        if not self.snapshot.clusters:
+            return reason(ReasonCode.NO_CLUSTER, pool=self.snapshot.pool_name)
+        return None
+
+    def _has_budget(self) -> bool:
+        return self.scenario.work < self.policy.work_units_max and self.admitted < self.policy.admissions_max
+
+    def _excluded(self, workload: Workload) -> list[int]:
+        position = self.scenario.index.tree.position
+        return [position[at.node] for at in self.exclusions.get(workload.shape, ()) if at.node in position]
+
+    def _request(self, workload: Workload, room: Room) -> tuple[object, ...]:
+        """All that decides where it could go. What one request was refused, an equal one is refused, too."""
+        namespace = workload.namespace or namespace_of(self.snapshot.queues, workload.queue)
+        is_alone = bool(workload.preferred_nodes) or workload.id in self.scenario.earmarks
+        return (
+            workload.pod_sets,
+            workload.strategy,
+            workload.cluster_selector,
+            workload.clusters_avoided,
+            namespace,
+            workload.shape if workload.shape in self.exclusions else "",
+            workload.id if is_alone else "",
+            tuple(size for pod_set in workload.pod_sets for size in sizes(pod_set, room)),
+        )
+
+    def _why_not(self, workload: Workload, over: Reason | None, request: tuple[object, ...], mark: Mark) -> Reasons:
+        """Called with its Earmark open and its excluded nodes closed; `mark` is from before."""
+        is_asked = workload.id == self.asked
+        if over is not None and not is_asked:
+            return (over,)
+        if request in self.hopeless and not is_asked:
+            return self.hopeless[request]
+        self.scenario.rollback(mark)
+        self.scenario.open_earmark(workload.id)
+        room = room_for(self.scenario.tree, workload)
+        nowhere = why_nowhere(
+            self.scenario,
+            workload,
+            self.ranking.rank(workload),
+            room if over is None else dict.fromkeys(room, UNLIMITED),
+            self.exclusions.get(workload.shape, ()),
+            self.policy,
+            most=None if is_asked else REASONS_MAX,
+        )
+        if over is None:
+            self.hopeless[request] = nowhere
+        return nowhere if over is None else (over, *nowhere)
+
+    def _say_who_is_ahead(self, left: list[Workload]) -> None:
+        """For those that the budget did not reach: how many of their own Queue come first."""
+        ahead: dict[QueueId, int] = {}
+        for workload in left:
+            queue = self.snapshot.queues[workload.queue].path
+            count = ahead.get(workload.queue, 0)
+            self.reasons[workload.id] = (reason(ReasonCode.BEHIND_OTHERS, ahead=count, queue=queue),)
+            ahead[workload.queue] = count + 1
+
+
+def _by_shape(snapshot: Snapshot, now: datetime) -> dict[str, tuple[Exclusion, ...]]:
+    """The live exclusions of each shape of pod."""
+    shapes: dict[str, tuple[Exclusion, ...]] = {}
+    for exclusion in sorted(snapshot.exclusions, key=lambda at: (at.shape, at.node)):
+        if exclusion.until > now:
+            shapes[exclusion.shape] = (*shapes.get(exclusion.shape, ()), exclusion)
+    return shapes

@@ -1,0 +1,223 @@
+"""Take back what is borrowed: a complete plan in one cluster for the one that asks, or nothing.
+
+Newest borrower first, whole Workloads only, and then each victim that is not needed after all is given
+back, the last one chosen first. A Queue within its own share on the contested Flavors loses nothing, and
+the asker's side must stay within its share. Lower priority is no ground here; that is preemption.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from controlplane.core.demand import Earmark, NodeShare, RunningAttempt, Workload
+from controlplane.core.entitlement import exceeds_quota, first_choice, room_for
+from controlplane.core.ids import ClusterId, FlavorName, QueueId, WorkloadId
+from controlplane.core.lifecycle import AttemptState
+from controlplane.core.placement.workload import Placed, place_in_cluster
+from controlplane.core.plan import Reclaim, SetEarmark
+from controlplane.core.policy import Policy
+from controlplane.core.quota import QuotaTree
+from controlplane.core.reasons import Reason, ReasonCode, reason
+from controlplane.core.scenario import Scenario
+
+_MAY_GO = frozenset({AttemptState.PLACED, AttemptState.PREPARED, AttemptState.STARTING, AttemptState.RUNNING})
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """One cluster's complete plan."""
+
+    victims: tuple[RunningAttempt, ...]
+    placed: Placed
+
+    def cost(self) -> tuple[int, int, ClusterId]:
+        """Units that are stopped, then Workloads, then the cluster's id."""
+        units = sum(amount for victim in self.victims for _, amount in victim.charges)
+        return units, len(self.victims), self.placed.cluster
+
+
+class Reclaimer:
+    """The running Attempts of one cycle that may be taken back, newest first, each at most once."""
+
+    def __init__(self, scenario: Scenario, policy: Policy, now: datetime) -> None:
+        self._scenario = scenario
+        self._until = now + timedelta(seconds=policy.earmark_seconds)
+        running = sorted(scenario.snapshot.running.values(), key=lambda at: (at.placed_at, at.workload), reverse=True)
+        self._leaving = [at for at in running if at.state is AttemptState.STOPPING]
+        self._candidates = [at for at in running if at.state in _MAY_GO and at.queue in scenario.tree]
+
+    def reclaim(
+        self, asker: Workload, clusters: Sequence[ClusterId], excluded: Sequence[int] = ()
+    ) -> tuple[Reclaim | SetEarmark, ...]:
+        """Decisions that make room for `asker` in one of `clusters`; the Scenario then keeps that room for it."""
+        contested = frozenset(flavor for flavor, _ in first_choice(asker))
+        if not contested or not self._may_ask(asker):
+            return ()
+        mark = self._scenario.checkpoint()
+        self._scenario.close_nodes(excluded)
+        for attempt in self._leaving:
+            self._scenario.evict(attempt)
+        ways = [way for cluster in clusters if (way := self._way(asker, contested, cluster)) is not None]
+        self._scenario.rollback(mark)
+        if not ways:
+            return ()
+        return self._decide(asker, min(ways, key=_Way.cost))
+
+    def _may_ask(self, asker: Workload) -> bool:
+        """Whether anybody borrows at the cost of the asker's side: it is within its share somewhere on its path."""
+        charges = first_choice(asker)
+        return any(
+            all(_within_share(self._scenario.tree, asker.queue, at, flavor, amount) for flavor, amount in charges)
+            for at in self._scenario.tree.path(asker.queue)[:-1]
+        )
+
+    def _way(self, asker: Workload, contested: frozenset[FlavorName], cluster: ClusterId) -> _Way | None:
+        """Evict in this cluster until the asker fits, then elsewhere while only quota is missing; undo it all."""
+        mark, victims = self._scenario.checkpoint(), list[RunningAttempt]()
+        if self._fits(asker, cluster) is not None:
+            return None  # it has only to wait for what is stopping already
+        here = [at for at in self._candidates if cluster in at.clusters and _holds(at, contested)]
+        elsewhere = [at for at in self._candidates if cluster not in at.clusters and _holds(at, contested)]
+        placed = self._evict_until_fits(asker, contested, cluster, here, victims)
+        if placed is None and self._room_is_there(asker, cluster):
+            placed = self._evict_until_fits(asker, contested, cluster, elsewhere, victims)
+        self._scenario.rollback(mark)
+        if placed is None:
+            return None
+        return self._only_needed(asker, cluster, victims)
+
+    def _evict_until_fits(
+        self,
+        asker: Workload,
+        contested: frozenset[FlavorName],
+        cluster: ClusterId,
+        candidates: Iterable[RunningAttempt],
+        victims: list[RunningAttempt],
+    ) -> Placed | None:
+        for attempt in candidates:
+            self._scenario.work += 1
+            if not _may_be_taken(self._scenario.tree, asker, attempt, contested):
+                continue
+            self._scenario.evict(attempt)
+            victims.append(attempt)
+            placed = self._fits(asker, cluster)
+            if placed is not None:
+                return placed
+        return None
+
+    def _only_needed(self, asker: Workload, cluster: ClusterId, victims: list[RunningAttempt]) -> _Way:
+        """Walk the chosen backwards and give back each one without which the asker still fits."""
+        needed = list(victims)
+        for victim in reversed(victims):
+            fewer = [at for at in needed if at is not victim]
+            if self._placed_without(asker, cluster, fewer) is not None:
+                needed = fewer
+        placed = self._placed_without(asker, cluster, needed)
+        assert placed is not None
+        return _Way(tuple(needed), placed)
+
+    def _placed_without(self, asker: Workload, cluster: ClusterId, gone: list[RunningAttempt]) -> Placed | None:
+        mark = self._scenario.checkpoint()
+        for attempt in gone:
+            self._scenario.evict(attempt)
+        placed = self._fits(asker, cluster)
+        self._scenario.rollback(mark)
+        return placed
+
+    def _fits(self, asker: Workload, cluster: ClusterId) -> Placed | None:
+        """Where it would go if quota and room allow; changes nothing."""
+        room = room_for(self._scenario.tree, asker)
+        if exceeds_quota(self._scenario.tree, asker, room) is not None:
+            return None
+        mark = self._scenario.checkpoint()
+        placed = place_in_cluster(self._scenario, asker, cluster, room)
+        self._scenario.rollback(mark)
+        return placed
+
+    def _room_is_there(self, asker: Workload, cluster: ClusterId) -> bool:
+        mark = self._scenario.checkpoint()
+        wanted = dict.fromkeys(room_for(self._scenario.tree, asker), sum(amount for _, amount in first_choice(asker)))
+        fits = place_in_cluster(self._scenario, asker, cluster, wanted) is not None
+        self._scenario.rollback(mark)
+        return fits
+
+    def _decide(self, asker: Workload, way: _Way) -> tuple[Reclaim | SetEarmark, ...]:
+        gone = {victim.workload for victim in way.victims}
+        self._candidates = [at for at in self._candidates if at.workload not in gone]
+        self._leaving.extend(way.victims)
+        earmark = Earmark(asker.id, way.placed.cluster, _shares(self._scenario, way.placed), self._until)
+        self._scenario.keep(earmark)
+        contested = frozenset(flavor for flavor, _ in way.placed.charges())
+        queue = self._scenario.tree.queues[asker.queue].path
+        stops = [_stop(victim, asker, queue, contested) for victim in way.victims]
+        names = tuple(victim.workload for victim in way.victims)
+        return (*stops, SetEarmark(asker.id, earmark.cluster, earmark.shares, earmark.until, names))
+
+
+def _within_share(tree: QuotaTree, leaf: QueueId, upto: QueueId, flavor: FlavorName, amount: int) -> bool:
+    """Whether `upto`, on the path of `leaf`, would use no more than its own share after the request."""
+    account = tree.account(leaf, flavor)
+    while account.queue != upto:
+        amount = account.passes_up(amount)
+        assert account.parent is not None
+        account = account.parent
+    return account.u + amount <= account.s
+
+
+def _may_be_taken(tree: QuotaTree, asker: Workload, victim: RunningAttempt, contested: frozenset[FlavorName]) -> bool:
+    """Whether the victim's side borrows, up to where it meets the asker's, and the asker's side does not."""
+    asking, losing = tree.path(asker.queue), tree.path(victim.queue)
+    meeting = next((queue for queue in asking if queue in losing), None)
+    if meeting is None or meeting in (asker.queue, victim.queue):
+        return False
+    side = asking[asking.index(meeting) - 1]
+    lost_side = losing[: losing.index(meeting)]
+    flavors = [flavor for flavor, _ in victim.charges if flavor in contested]
+    wanted = dict(first_choice(asker))
+    is_borrowed = any(all((at := tree.account(queue, flavor)).u > at.s for queue in lost_side) for flavor in flavors)
+    return is_borrowed and all(
+        _within_share(tree, asker.queue, side, flavor, amount) for flavor, amount in wanted.items()
+    )
+
+
+def _holds(attempt: RunningAttempt, contested: frozenset[FlavorName]) -> bool:
+    return any(flavor in contested for flavor, _ in attempt.charges)
+
+
+def _shares(scenario: Scenario, placed: Placed) -> tuple[NodeShare, ...]:
+    """The whole place of the asker, also what is free already: else another would take a part of it."""
+    nodes = scenario.index.tree.nodes
+    shares: dict[tuple[int, FlavorName], NodeShare] = {}
+    for take in placed.takes():
+        before = shares.get((take.node, take.flavor))
+        shares[take.node, take.flavor] = NodeShare(
+            nodes[take.node].id,
+            take.flavor,
+            take.amount + (before.amount if before else 0),
+            take.cpu_milli + (before.cpu_milli if before else 0),
+            take.memory_bytes + (before.memory_bytes if before else 0),
+        )
+    return tuple(shares[key] for key in sorted(shares))
+
+
+def _stop(victim: RunningAttempt, asker: Workload, queue: str, contested: frozenset[FlavorName]) -> Reclaim:
+    flavor, amount = next((flavor, amount) for flavor, amount in victim.charges if flavor in contested)
+    why = reason(ReasonCode.RECLAIMED, amount=amount, flavor=flavor, queue=queue, workload=asker.name)
+    return Reclaim(victim.workload, victim.attempt, asker.id, why)
+
+
+def waits_for(scenario: Scenario, workload: WorkloadId) -> tuple[Reason, ...]:
+    """What is being given back for a Workload; nothing if no Earmark is kept for it."""
+    earmark = scenario.earmarks.get(workload)
+    if earmark is None:
+        return ()
+    cluster = scenario.snapshot.clusters.get(earmark.cluster)
+    name = str(earmark.cluster) if cluster is None else cluster.name
+    amounts: dict[FlavorName, int] = {}
+    for share in earmark.shares:
+        amounts[share.flavor] = amounts.get(share.flavor, 0) + share.amount
+    return tuple(
+        reason(ReasonCode.WAITS_FOR_RECLAIM, amount=amount, flavor=flavor, cluster=name)
+        for flavor, amount in sorted(amounts.items())
+        if amount
+    )
