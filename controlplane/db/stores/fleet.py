@@ -127,6 +127,9 @@ class FleetStore:
             self._session.execute(sql.END_DISCREPANCIES, gone)
         return NodeSignals(removed=tuple(sorted(removed)), capacity_changed=bool(removed))
 
+    def digests(self, cluster: ClusterId) -> list[tuple[str, str]]:
+        return [(row.uid, row.digest) for row in self._session.execute(sql.DIGESTS, {"cluster": cluster})]
+
     def set_inventory(self, cluster: ClusterId, revision: int, digest: str, levels: Sequence[str]) -> None:
         values = {"revision": revision, "digest": digest, "levels": json.dumps(list(levels))}
         self._do(sql.SET_INVENTORY, cluster=cluster, now=self._now, **values)

@@ -59,6 +59,8 @@ HEARD = _text("UPDATE cluster SET last_heard_at = :now, next_check_at = :next_ch
 OWNED = _text("""
     SELECT flavor, sum(owned) AS owned FROM node_flavor WHERE cluster_id = :cluster GROUP BY flavor ORDER BY flavor""")
 
+DIGESTS = _text("SELECT uid, digest FROM node WHERE cluster_id = :cluster AND removed_at IS NULL ORDER BY uid")
+
 SET_INVENTORY = _text("""
     UPDATE cluster SET inventory_revision = :revision, inventory_digest = :digest, levels = CAST(:levels AS jsonb),
         inventory_at = :now
@@ -75,13 +77,14 @@ NAMES_TAKEN = _text(f"""
 WRITE_NODES = _text(f"""
     INSERT INTO node (cluster_id, uid, name, kind, provider_id, instance_type, ready, ready_changed_at, cordoned,
         deleting, taints, domains, labels, driver_versions, cpu_milli, memory_bytes, foreign_pods, discrepancies,
-        first_seen_at, observed_at, next_check_at)
+        digest, first_seen_at, observed_at, next_check_at)
     SELECT :cluster, r.uid, r.name, r.kind, r.provider_id, r.instance_type, r.ready, r.ready_changed_at, r.cordoned,
         r.deleting, r.taints, r.domains, r.labels, r.driver_versions, r.cpu_milli, r.memory_bytes, r.foreign_pods,
-        r.discrepancies, :now, :now, CASE WHEN r.ready THEN NULL ELSE :now END
+        r.discrepancies, r.digest, :now, :now, CASE WHEN r.ready THEN NULL ELSE :now END
     FROM {_ROWS} AS r(uid text, name text, kind text, provider_id text, instance_type text, ready boolean,
         ready_changed_at timestamptz, cordoned boolean, deleting boolean, taints jsonb, domains jsonb, labels jsonb,
-        driver_versions jsonb, cpu_milli bigint, memory_bytes bigint, foreign_pods jsonb, discrepancies jsonb)
+        driver_versions jsonb, cpu_milli bigint, memory_bytes bigint, foreign_pods jsonb, discrepancies jsonb,
+        digest text)
     ORDER BY r.uid
     ON CONFLICT (cluster_id, uid) DO UPDATE SET name = excluded.name, kind = excluded.kind,
         provider_id = excluded.provider_id, instance_type = excluded.instance_type, ready = excluded.ready,
@@ -89,7 +92,7 @@ WRITE_NODES = _text(f"""
         taints = excluded.taints, domains = excluded.domains, labels = excluded.labels,
         driver_versions = excluded.driver_versions, cpu_milli = excluded.cpu_milli,
         memory_bytes = excluded.memory_bytes, foreign_pods = excluded.foreign_pods,
-        discrepancies = excluded.discrepancies, observed_at = excluded.observed_at, removed_at = NULL,
+        discrepancies = excluded.discrepancies, digest = excluded.digest, observed_at = excluded.observed_at, removed_at = NULL,
         lost_at = CASE WHEN excluded.ready THEN NULL ELSE node.lost_at END,
         next_check_at = CASE WHEN excluded.ready OR node.lost_at IS NOT NULL THEN NULL
                              ELSE coalesce(node.next_check_at, excluded.next_check_at) END

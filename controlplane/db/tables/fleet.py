@@ -87,6 +87,7 @@ class Node(Tracked, Base):
     memory_bytes: Mapped[int] = mapped_column(server_default="0")
     cpu_milli_held: Mapped[int] = mapped_column(server_default="0")
     memory_bytes_held: Mapped[int] = mapped_column(server_default="0")
+    digest: Mapped[str] = mapped_column(server_default="")  # of its last report, as the agent counts it too
     foreign_pods: Mapped[list[dict[str, object]]] = mapped_column(JSONB, server_default=text("'[]'"))
     discrepancies: Mapped[list[dict[str, object]]] = mapped_column(JSONB, server_default=text("'[]'"))
     lost_at: Mapped[Moment | None]  # declared lost after Policy's node_lost_seconds of not Ready

@@ -71,6 +71,9 @@ class FleetStore(Protocol):
     def remove_nodes(self, cluster: ClusterId, uids: Collection[str], *, keep: bool) -> NodeSignals:
         """Mark nodes removed: those of `uids`, or with `keep` all others. Capacity falls to zero."""
 
+    def digests(self, cluster: ClusterId) -> list[tuple[str, str]]:
+        """(uid, digest of the last report) of every node that is not removed."""
+
     def set_inventory(self, cluster: ClusterId, revision: int, digest: str, levels: Sequence[str]) -> None: ...
 
     def due_nodes(self, limit: int) -> list[NodeFact]: ...
