@@ -12,6 +12,7 @@ from functools import partial
 from typing import Protocol
 
 from controlplane.embedded.children import Spec
+from controlplane.embedded.cli_config import is_remembered
 from controlplane.embedded.home import LOCAL_HOST, Home
 
 PYTHON = (sys.executable, "-m")
@@ -83,11 +84,10 @@ class Plane:
         }
 
     def steps(self) -> list[Step]:
-        """In order, after the servers and before the plane."""
-        return [
-            Step("migrate", (*PYTHON, "controlplane.db.migrate")),
-            Step("first-login", (*PYTHON, "controlplane.embedded.first_login", str(self.home.path), self.api_url)),
-        ]
+        """In order, after the servers and before the plane; only the first start has a login to make."""
+        migrate = Step("migrate", (*PYTHON, "controlplane.db.migrate"))
+        login = (*PYTHON, "controlplane.embedded.first_login", str(self.home.path), self.api_url)
+        return [migrate] if is_remembered(self.home, self.api_url) else [migrate, Step("first-login", login)]
 
     def specs(self, told: Mapping[str, str]) -> list[Spec]:
         """The plane's processes; they may start in any order and at once."""
