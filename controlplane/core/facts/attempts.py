@@ -3,13 +3,14 @@
 Values only: `db/stores/attempts.py` reads and writes them; `services/attempts.py` decides.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
 from controlplane.core.facts.fleet import Document
 from controlplane.core.facts.ledger import AttemptKey
-from controlplane.core.ids import ClusterId, FlavorName, NodeId, PoolId, QueueId
+from controlplane.core.ids import ClusterId, FlavorName, NodeId, PoolId, QueueId, WorkloadId
 from controlplane.core.lifecycle import AttemptState, Outcome, WorkloadState
 from controlplane.core.reasons import Reason
 
@@ -119,6 +120,20 @@ class AttemptFact:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkloadMove:
+    """What a Workload's row becomes because of its Attempt; None leaves a column alone."""
+
+    id: WorkloadId
+    state: WorkloadState
+    program_failures: int
+    infrastructure_ends: int
+    next_check_at: datetime | None
+    not_before: datetime | None = None
+    old_place: tuple[NodeId, ...] | None = None
+    reasons: tuple[Reason, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PlacementChange:
     """One Placement's new row."""
 
@@ -159,3 +174,16 @@ class PodPin:
     node: str
     resource: str
     amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadOrder:
+    """What an apply directive tells of a Workload, the same in every cluster of its Attempt."""
+
+    key: AttemptKey
+    name: str
+    namespace: str
+    world_size: int
+    spec: Mapping[str, object]  # the Workload document's spec
+    manifest: Mapping[str, object] | None = None  # a Job as submitted
+    on_cluster_loss: str = "hold"

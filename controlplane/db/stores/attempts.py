@@ -22,11 +22,12 @@ from controlplane.core.facts.attempts import (
     PlacementState,
     PodFact,
     PodState,
+    WorkloadMove,
     object_id,
 )
 from controlplane.core.facts.ledger import AttemptKey
 from controlplane.core.ids import AttemptNumber, ClusterId, FlavorName, NodeId, PoolId, QueueId, WorkloadId
-from controlplane.core.lifecycle import AttemptState, Outcome, WorkloadState
+from controlplane.core.lifecycle import FINAL_WORKLOAD, AttemptState, Outcome, WorkloadState
 from controlplane.core.policy import Policy, policy_from
 from controlplane.core.reasons import Reason, ReasonCode, reason
 from controlplane.db.stores import attempts_sql as sql
@@ -87,6 +88,9 @@ class AttemptStore:
 
     def write_pods(self, pods: Sequence[PodFact]) -> None:
         self._write(sql.WRITE_PODS, [_pod_row(pod) for pod in pods])
+
+    def write_workloads(self, moves: Sequence[WorkloadMove]) -> None:
+        self._write(sql.WRITE_WORKLOADS, [_workload_row(move) for move in moves], now=self._now)
 
     def add_directives(self, directives: Sequence[NewDirective]) -> None:
         self._write(sql.ADD_DIRECTIVES, [_directive_row(directive) for directive in directives], now=self._now)
@@ -221,6 +225,20 @@ def _attempt_row(fact: AttemptFact) -> dict[str, object]:
         "evidence_until": fact.evidence_until,
         "ended_at": fact.ended_at,
         "next_check_at": fact.next_check_at,
+    }
+
+
+def _workload_row(move: WorkloadMove) -> dict[str, object]:
+    return {
+        "id": move.id,
+        "state": move.state,
+        "is_final": move.state in FINAL_WORKLOAD,
+        "program_failures": move.program_failures,
+        "infrastructure_ends": move.infrastructure_ends,
+        "next_check_at": move.next_check_at,
+        "not_before": move.not_before,
+        "old_place": None if move.old_place is None else list(move.old_place),
+        "reasons": None if move.reasons is None else [_stored(why) for why in move.reasons],
     }
 
 

@@ -92,6 +92,19 @@ WRITE_ATTEMPTS = _text(f"""
         next_check_at timestamptz)
     WHERE attempt.workload_id = r.workload_id AND attempt.attempt = r.attempt""")
 
+WRITE_WORKLOADS = _text(f"""
+    UPDATE workload SET state = r.state, version = workload.version + 1, program_failures = r.program_failures,
+        infrastructure_ends = r.infrastructure_ends, next_check_at = CASE WHEN r.is_final THEN NULL
+            ELSE r.next_check_at END,
+        not_before = coalesce(r.not_before, workload.not_before),
+        old_place = coalesce(nullif(r.old_place, CAST('null' AS jsonb)), workload.old_place),
+        reasons = coalesce(nullif(r.reasons, CAST('null' AS jsonb)), workload.reasons),
+        state_changed_at = CASE WHEN r.state = workload.state THEN workload.state_changed_at ELSE :now END,
+        finished_at = CASE WHEN r.is_final THEN CAST(:now AS timestamptz) END
+    FROM {_ROWS} AS r(id uuid, state text, is_final boolean, program_failures bigint, infrastructure_ends bigint,
+        next_check_at timestamptz, not_before timestamptz, old_place jsonb, reasons jsonb)
+    WHERE workload.id = r.id""")
+
 WRITE_PLACEMENTS = _text(f"""
     UPDATE placement SET state = r.state, wanted_gen = r.wanted_gen,
         applied_gen = greatest(placement.applied_gen, r.applied_gen), message = r.message

@@ -97,6 +97,10 @@ class FleetStore:
         rows = self._session.execute(sql.OWNED, {"cluster": cluster})
         return {FlavorName(row.flavor): int(row.owned) for row in rows}
 
+    def resources(self, nodes: Collection[NodeId]) -> Mapping[tuple[NodeId, FlavorName], str]:
+        rows = self._session.execute(sql.RESOURCES, {"nodes": sorted(nodes)})
+        return {(NodeId(row.node_id), FlavorName(row.flavor)): row.resource for row in rows}
+
     def write_nodes(self, cluster: ClusterId, nodes: Sequence[NodeWrite]) -> NodeSignals:
         if not nodes:
             return NodeSignals()

@@ -61,6 +61,9 @@ OWNED = _text("""
 
 DIGESTS = _text("SELECT uid, digest FROM node WHERE cluster_id = :cluster AND removed_at IS NULL ORDER BY uid")
 
+RESOURCES = _text("""
+    SELECT node_id, flavor, resource FROM node_flavor WHERE node_id = ANY(CAST(:nodes AS bigint[]))""")
+
 SET_INVENTORY = _text("""
     UPDATE cluster SET inventory_revision = :revision, inventory_digest = :digest, levels = CAST(:levels AS jsonb),
         inventory_at = :now

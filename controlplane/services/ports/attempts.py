@@ -12,6 +12,7 @@ from controlplane.core.facts.attempts import (
     NodeRefused,
     PlacementChange,
     PodFact,
+    WorkloadMove,
 )
 from controlplane.core.facts.ledger import AttemptKey
 from controlplane.core.ids import ClusterId, NodeId, PoolId, WorkloadId
@@ -49,6 +50,8 @@ class AttemptStore(Protocol):
     def write_placements(self, changes: Sequence[PlacementChange]) -> None: ...
 
     def write_pods(self, pods: Sequence[PodFact]) -> None: ...
+
+    def write_workloads(self, moves: Sequence[WorkloadMove]) -> None: ...
 
     def add_directives(self, directives: Sequence[NewDirective]) -> None: ...
 

@@ -65,6 +65,9 @@ class FleetStore(Protocol):
     def owned(self, cluster: ClusterId) -> Mapping[FlavorName, int]:
         """Units that the cluster owns, by Flavor."""
 
+    def resources(self, nodes: Collection[NodeId]) -> Mapping[tuple[NodeId, FlavorName], str]:
+        """The Kubernetes resource by which a pod asks for a Flavor on a node."""
+
     def write_nodes(self, cluster: ClusterId, nodes: Sequence[NodeWrite]) -> NodeSignals:
         """Insert or update nodes with their counters and devices; what they no longer report falls to zero."""
 

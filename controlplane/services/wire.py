@@ -1,0 +1,175 @@
+"""Core values and stored rows into the agents' contract, and back. Translation only: nothing is decided here.
+
+The environment of a gang (rank, world size, address of rank 0, what launchers expect) is left to the agent, which
+knows the host names in its cluster; a directive's `environment` holds only what is the same for every rank.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from controlplane.contract.agent.attempts import ApplyBody, Budgets, Directive, Pin, PodSetOrder, Rejection
+from controlplane.contract.agent.inventory import DeviceReport, DiscrepancyReport, NodeReport, node_digest
+from controlplane.core.facts.attempts import PodPin, WorkloadOrder
+from controlplane.core.facts.fleet import Document, FlavorCount, NodeWrite, NumberedDirective
+from controlplane.core.ids import FlavorName
+from controlplane.core.reasons import Reason, ReasonCode, reason
+
+_JOB_FIELDS_KEPT = frozenset({"activeDeadlineSeconds", "podFailurePolicy"})
+_TIME_SLACK = timedelta(days=1)
+
+
+def apply_body(order: WorkloadOrder, pins: Sequence[PodPin], budgets: Mapping[str, int] | None = None) -> Document:
+    """The body of an apply directive: one cluster's part of an Attempt, `pins` being its pods in order of rank.
+
+    Each PodSet is as large as the number of its pins here, while `world_size` counts the whole Attempt. A pin names
+    the Kubernetes resource of its Flavor on its node: `uow.fleet.resources` tells it. `budgets`: seconds for
+    prepare, bind, pull and ready (`prepare_seconds` …) where the Cluster's document names any.
+    """
+    sizes: dict[str, int] = {}
+    for pin in pins:
+        sizes[pin.pod_set] = sizes.get(pin.pod_set, 0) + 1
+    body = ApplyBody(
+        name=order.name,
+        namespace=order.namespace,
+        world_size=order.world_size,
+        pod_sets=[_pod_set(order, name, size) for name, size in sizes.items()],
+        pins=[
+            Pin(pod_set=p.pod_set, index=p.index, rank=p.rank, node=p.node, resource=p.resource, amount=p.amount)
+            for p in pins
+        ],
+        environment={
+            "MUSTER_WORKLOAD": order.name,
+            "MUSTER_WORKLOAD_UID": order.key.workload,
+            "MUSTER_ATTEMPT": str(order.key.attempt),
+        },
+        budgets=Budgets.model_validate(dict(budgets or {})),
+        on_cluster_loss="replace" if order.on_cluster_loss == "replace" else "hold",
+    )
+    return body.model_dump(mode="json", exclude_defaults=True)
+
+
+def directive(stored: NumberedDirective) -> Directive:
+    """A stored directive as it is sent."""
+    return Directive(
+        number=stored.number,
+        object_id=stored.object_id,
+        gen=stored.gen,
+        kind=cast("Any", stored.kind),  # the table's CHECK allows the contract's three words alone
+        workload=stored.workload,
+        attempt=stored.attempt,
+        apply=ApplyBody.model_validate(stored.body) if stored.kind == "apply" else None,
+    )
+
+
+def desired_digest(objects: Iterable[tuple[str, int]]) -> str:
+    """The digest of (object, generation) pairs, as an agent counts it."""
+    text = "\n".join(f"{name} {gen}" for name, gen in sorted(objects))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def rejection_reason(rejection: Rejection | None, message: str, cluster: str) -> Reason:
+    """Why a cluster refused, in the words of `core.reasons`; facts that the agent left out are filled in."""
+    if rejection is None:
+        return reason(ReasonCode.REFUSED_BY_CLUSTER, cluster=cluster, words=message)
+    defaults: dict[str, int | str] = {
+        "cluster": cluster, "words": message, "amount": 0, "flavor": "devices", "node": ", ".join(rejection.nodes[:3]),
+        "kind": "object", "name": "", "namespace": "", "goal": "ready", "limit": 0,
+    }  # fmt: skip
+    return reason(ReasonCode(rejection.code), **{**defaults, **rejection.facts, "cluster": cluster})
+
+
+def believable(moment: datetime | None, now: datetime) -> datetime | None:
+    """A peer's time stamp, never in the future; one that is a year or more off in the past counts as now."""
+    if moment is None:
+        return None
+    if moment > now or now - moment > 365 * _TIME_SLACK:
+        return now
+    return moment
+
+
+def node_write(report: NodeReport, flavors: Mapping[str, FlavorName], now: datetime) -> NodeWrite:
+    """One node's report as columns. `flavors` names each of its devices' Flavor by device key."""
+    return NodeWrite(
+        uid=report.uid,
+        name=report.name,
+        row=_node_row(report, now),
+        flavors=tuple(flavor_counts(report, flavors)),
+        devices=tuple(_device_row(device, flavors) for device in report.devices),
+        discrepancies=tuple(_discrepancy_row(told) for told in report.discrepancies),
+    )
+
+
+def flavor_counts(report: NodeReport, flavors: Mapping[str, FlavorName]) -> list[FlavorCount]:
+    """Units per Flavor: what is known, what works, and what of that is ours to give.
+
+    A card that is cut into partitions is counted by its partitions. Where the API server counts fewer than the
+    cards that look well, or foreign pods hold some, nobody can say which: they are taken off in order of name.
+    """
+    parents = {device.parent_key for device in report.devices}
+    counts: list[FlavorCount] = []
+    for told in report.resources:
+        cards = [card for card in report.devices if card.resource == told.resource and card.device_key not in parents]
+        names = sorted({flavors[card.device_key] for card in cards})
+        owned = {name: sum(c.slots_total for c in cards if flavors[c.device_key] == name) for name in names}
+        well = {name: sum(_usable(c) for c in cards if flavors[c.device_key] == name) for name in names}
+        missing = max(0, sum(well.values()) - told.allocatable)
+        foreign = told.foreign
+        for name in names:
+            short = min(well[name], missing)
+            missing -= short
+            used = min(well[name] - short, foreign)
+            foreign -= used
+            usable = well[name] - short
+            counts.append(FlavorCount(name, told.resource, owned[name], usable, used, usable - used))
+    return counts
+
+
+def _usable(card: DeviceReport) -> int:
+    return 0 if card.health in {"unhealthy", "lost"} else card.slots_allocatable
+
+
+def _pod_set(order: WorkloadOrder, name: str, size: int) -> PodSetOrder:
+    stated = order.spec.get("podSets")
+    assert isinstance(stated, list)
+    found = next(one for one in stated if one["name"] == name)
+    job = order.manifest.get("spec") if order.manifest is not None else None
+    kept = {key: value for key, value in job.items() if key in _JOB_FIELDS_KEPT} if isinstance(job, Mapping) else {}
+    return PodSetOrder(name=name, kind="Job", replicas=size, template=found.get("template") or {}, job=kept)
+
+
+def _node_row(report: NodeReport, now: datetime) -> dict[str, Any]:
+    changed = believable(report.ready_changed_at, now)
+    return {
+        "uid": report.uid,
+        "name": report.name,
+        "kind": report.kind,
+        "provider_id": report.provider_id,
+        "instance_type": report.instance_type,
+        "ready": report.ready,
+        "ready_changed_at": None if changed is None else changed.isoformat(),
+        "cordoned": report.cordoned,
+        "deleting": report.deleting,
+        "taints": report.taints,
+        "domains": report.domains,
+        "labels": report.labels,
+        "driver_versions": report.driver_versions,
+        "cpu_milli": report.cpu_milli,
+        "memory_bytes": report.memory_bytes,
+        "foreign_pods": [pod.model_dump(mode="json") for pod in report.foreign_pods],
+        "discrepancies": [told.model_dump(mode="json") for told in report.discrepancies],
+        "digest": node_digest(report),
+    }
+
+
+def _device_row(device: DeviceReport, flavors: Mapping[str, FlavorName]) -> dict[str, Any]:
+    left_out = {"resource", "health_reasons"}
+    row: dict[str, Any] = device.model_dump(mode="json", exclude=left_out)
+    row["flavor"] = flavors[device.device_key]
+    row["health_reasons"] = [why.model_dump(mode="json", exclude_none=True) for why in device.health_reasons]
+    return row
+
+
+def _discrepancy_row(told: DiscrepancyReport) -> dict[str, Any]:
+    return told.model_dump(mode="json")
