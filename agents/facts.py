@@ -59,8 +59,8 @@ class NodeFacts:
 
     @property
     def is_good(self) -> bool:
-        """Whether a pod may be let go to it now."""
-        return self.ready and not self.deleting
+        """Whether a replacement may be let go to it now."""
+        return self.ready and not self.deleting and not self.cordoned
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,255 @@
+"""From a directive to the Kubernetes objects of an Attempt; pure, and the same for real and simulated clusters.
+
+Names are made from workload, its uid and the attempt, so that a second creation meets the first, and no other try. Pods
+are born gated; Job pods are pinned and ranked by a patch (`agents/kube/apply.py`), plain pods from birth. A Job never
+retries by itself: what its controller makes anew is gated again, and the agent lets only disrupted pods go on.
+"""
+
+import copy
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+
+from agents import memory
+from agents.facts import (
+    ANNOTATION_ORDER,
+    HOSTNAME,
+    LABEL_INDEX,
+    Json,
+    effective_requests,
+)
+from controlplane.contract.agent.attempts import (
+    ANNOTATION_DIRECTIVE,
+    ANNOTATION_GENERATION,
+    ANNOTATION_RANK,
+    ANNOTATION_SPEC_HASH,
+    GATE,
+    LABEL_ATTEMPT,
+    LABEL_NAME,
+    LABEL_POD_SET,
+    LABEL_WORKLOAD,
+    ApplyBody,
+    Directive,
+    Pin,
+    PodSetOrder,
+)
+
+PRIORITY_CLASS = "muster-workload"
+MASTER_PORT = 29500
+BACKOFF_LIMIT = 2**31 - 1  # out of the way: who retries is the plane's decision
+NAME_MAX = 52  # leaves room for "-<index>" in a pod's host name of 63
+UNDISTURBED = {
+    "karpenter.sh/do-not-disrupt": "true",
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+}
+KEPT_JOB_FIELDS = ("activeDeadlineSeconds",)
+DROPPED_POD_FIELDS = ("nodeName", "priority", "preemptionPolicy", "hostname", "subdomain")
+COUNTED_BY_RANK = ("MUSTER_RANK", "RANK", "JAX_PROCESS_ID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+COUNTED_BY_WORLD = ("MUSTER_WORLD_SIZE", "WORLD_SIZE", "JAX_NUM_PROCESSES", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+NOT_DNS = re.compile(r"[^a-z0-9-]+")
+
+
+def base_name(body: ApplyBody, workload: str, attempt: int) -> str:
+    """Of the Service, and the stem of every other name: short, readable, and one try's own."""
+    return _short(body.name, f"{_tail(workload)}-{attempt}")
+
+
+def job_name(body: ApplyBody, workload: str, attempt: int, pod_set: str) -> str:
+    if len(body.pod_sets) == 1:
+        return base_name(body, workload, attempt)
+    return _short(f"{body.name[:30]}-{pod_set}", f"{_tail(workload)}-{attempt}")
+
+
+def pod_name(body: ApplyBody, workload: str, attempt: int, pod_set: str, index: int) -> str:
+    """Of a plain pod, and the host name of any: an Indexed Job gives its pods the same."""
+    return f"{job_name(body, workload, attempt, pod_set)}-{index}"
+
+
+def service(directive: Directive) -> Json:
+    """The headless Service: the members' addresses, and the anchor that remembers the directive."""
+    body = _body(directive)
+    manifest: Json = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(directive, base_name(body, directive.workload, directive.attempt)),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,  # members look for each other before they are ready
+            "selector": {LABEL_WORKLOAD: directive.workload, LABEL_ATTEMPT: str(directive.attempt)},
+            "ports": [{"name": "rendezvous", "port": MASTER_PORT, "protocol": "TCP"}],
+        },
+    }
+    _sign(manifest)
+    manifest["metadata"]["annotations"] |= {
+        ANNOTATION_DIRECTIVE: memory.encode(directive),
+        ANNOTATION_ORDER: "prepare",
+    }
+    return manifest
+
+
+def job(directive: Directive, order: PodSetOrder) -> Json:
+    """An Indexed Job for one PodSet."""
+    body = _body(directive)
+    kept = {name: order.job[name] for name in KEPT_JOB_FIELDS if name in order.job}
+    manifest: Json = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": _metadata(
+            directive, job_name(body, directive.workload, directive.attempt, order.name), pod_set=order.name
+        ),
+        "spec": {
+            **kept,
+            "completions": order.replicas,
+            "parallelism": order.replicas,
+            "completionMode": "Indexed",
+            "backoffLimit": BACKOFF_LIMIT,
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": {
+                "rules": [
+                    {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                ],
+            },
+            "template": _template(directive, order),
+        },
+    }
+    _sign(manifest)
+    return manifest
+
+
+def pod(directive: Directive, order: PodSetOrder, pin: Pin, hostname: str) -> Json:
+    """One plain pod, pinned from birth."""
+    body = _body(directive)
+    template = _template(directive, order)
+    name = pod_name(body, directive.workload, directive.attempt, order.name, pin.index)
+    metadata = template["metadata"]
+    metadata |= {"name": name, "namespace": body.namespace}
+    metadata["labels"] |= {LABEL_INDEX: str(pin.index)}
+    metadata["annotations"] |= {ANNOTATION_RANK: str(pin.rank)}
+    spec = template["spec"]
+    spec["hostname"] = name
+    spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), HOSTNAME: hostname}
+    manifest: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    _sign(manifest)
+    return manifest
+
+
+def master_address(directive: Directive) -> str:
+    """Where rank 0 is found, if it is in this cluster."""
+    body = _body(directive)
+    first = next((pin for pin in body.pins if pin.rank == 0), None)
+    if first is None:
+        return body.environment.get("MUSTER_MASTER_ADDR", "")
+    host = pod_name(body, directive.workload, directive.attempt, first.pod_set, first.index)
+    return f"{host}.{base_name(body, directive.workload, directive.attempt)}.{body.namespace}.svc"
+
+
+def labels(directive: Directive, pod_set: str = "") -> dict[str, str]:
+    """What every object of an Attempt carries."""
+    body = _body(directive)
+    found = {
+        "app.kubernetes.io/managed-by": "muster-agent",
+        LABEL_WORKLOAD: directive.workload,
+        LABEL_ATTEMPT: str(directive.attempt),
+        LABEL_NAME: body.name[:63].rstrip("._-"),
+    }
+    return found | ({LABEL_POD_SET: pod_set} if pod_set else {})
+
+
+def _template(directive: Directive, order: PodSetOrder) -> Json:
+    """The user's pod template with what placement, members and operators need. Never the user's own object."""
+    body = _body(directive)
+    given = copy.deepcopy(order.template)
+    metadata, spec = _mapping(given.get("metadata")), _mapping(given.get("spec"))
+    for field in DROPPED_POD_FIELDS:
+        spec.pop(field, None)
+    _ask_for_devices(spec, next((pin for pin in body.pins if pin.pod_set == order.name), None))
+    variables = _environment(directive, body)
+    for container in [*_listed(spec.get("initContainers")), *_listed(spec.get("containers"))]:
+        taken = {each.get("name") for each in _listed(container.get("env"))}
+        container["env"] = [
+            *_listed(container.get("env")),
+            *(each for each in variables if each["name"] not in taken),
+        ]
+    if body.grace_seconds is not None:
+        spec["terminationGracePeriodSeconds"] = body.grace_seconds
+    gates = [gate for gate in _listed(spec.get("schedulingGates")) if gate.get("name") != GATE]
+    spec |= {
+        "restartPolicy": "Never",  # a restart in place would be a retry that nobody decided
+        "priorityClassName": PRIORITY_CLASS,
+        "subdomain": base_name(body, directive.workload, directive.attempt),
+        "schedulingGates": [*gates, {"name": GATE}],
+    }
+    return {
+        "metadata": {
+            "labels": {**_mapping(metadata.get("labels")), **labels(directive, order.name)},
+            "annotations": {**_mapping(metadata.get("annotations")), **UNDISTURBED},
+        },
+        "spec": spec,
+    }
+
+
+def _environment(directive: Directive, body: ApplyBody) -> list[Json]:
+    """Rank comes from the pod's annotation, since all pods of a Job share one template."""
+    address = master_address(directive)
+    texts = {
+        **{name: str(body.world_size) for name in COUNTED_BY_WORLD},
+        "MUSTER_ATTEMPT": str(directive.attempt),
+        "MUSTER_WORKLOAD": directive.workload,
+        **({"MUSTER_MASTER_ADDR": address, "MASTER_ADDR": address} if address else {}),
+        **({"JAX_COORDINATOR_ADDRESS": f"{address}:{MASTER_PORT}"} if address else {}),
+        "MASTER_PORT": str(MASTER_PORT),
+        **body.environment,
+    }
+    rank = {"fieldRef": {"fieldPath": f"metadata.annotations['{ANNOTATION_RANK}']"}}
+    ranked: list[Json] = [{"name": name, "valueFrom": rank} for name in COUNTED_BY_RANK if name not in body.environment]
+    return ranked + [{"name": name, "value": value} for name, value in sorted(texts.items())]
+
+
+def _ask_for_devices(spec: Json, pin: Pin | None) -> None:
+    """A template that names no devices asks for what its pods were given."""
+    containers = _listed(spec.get("containers"))
+    if pin is None or not pin.amount or not containers or effective_requests(spec).get(pin.resource):
+        return
+    resources = containers[0].setdefault("resources", {})
+    resources.setdefault("limits", {})[pin.resource] = str(pin.amount)
+
+
+def _metadata(directive: Directive, name: str, pod_set: str = "") -> Json:
+    return {
+        "name": name,
+        "namespace": _body(directive).namespace,
+        "labels": labels(directive, pod_set),
+        "annotations": {ANNOTATION_GENERATION: str(directive.gen)},
+    }
+
+
+def _sign(manifest: Json) -> None:
+    """Note what was asked for, so that a second creation knows its own work."""
+    text = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
+    annotations = manifest["metadata"].setdefault("annotations", {})
+    annotations[ANNOTATION_SPEC_HASH] = hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _body(directive: Directive) -> ApplyBody:
+    assert directive.apply is not None, "only an apply directive makes objects"
+    return directive.apply
+
+
+def _short(stem: str, tail: str) -> str:
+    """A DNS label: `stem` in its letters, cut so that `tail` always survives."""
+    letters = NOT_DNS.sub("-", stem.lower()).strip("-")[: NAME_MAX - len(tail) - 1].strip("-")
+    return f"{letters}-{tail}" if letters and letters[0].isalpha() else f"w{letters}-{tail}"
+
+
+def _tail(workload: str) -> str:
+    """Five signs of the uid's end: its start is time, and the same for all of one minute."""
+    return NOT_DNS.sub("", workload.lower())[-5:].strip("-")
+
+
+def _mapping(value: object) -> Json:
+    return dict(value) if isinstance(value, Mapping) else {}
+
+
+def _listed(value: object) -> list[Json]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

@@ -1,0 +1,150 @@
+"""Why an Attempt cannot be prepared or started here: foreign pods, the scheduler's refusal, budgets, the cluster's no.
+
+Pure. A rejection is final for the Attempt: the plane answers with a tombstone and plans anew. After the Attempt has run
+once, nothing is rejected any more: what goes wrong then is a pod's failure.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from agents import quantities
+from agents.attempts import Desired, Order, Owned, owned, succeeded_keys
+from agents.cluster import Create, Outcome, Verdict, View
+from agents.facts import PodFacts, cut
+from agents.inventory import foreign_pods
+from controlplane.contract.agent.attempts import Budgets, Rejection
+
+# The scheduler tries again within moments of a pod's release; its first word may be about a cache that is behind.
+REFUSAL_SETTLES = timedelta(seconds=2)
+PULL_WORDS = ("pull", "image")
+
+
+def judge(desired: Desired, view: View, now: datetime, known: frozenset[str]) -> Rejection | None:
+    """The reason why this Attempt must be given up, if there is one."""
+    if not desired.is_live or desired.has_run:
+        return None
+    there = owned(view, desired.object_id)
+    if desired.body is not None and view.namespaces and desired.body.namespace not in view.namespaces:
+        return Rejection(code="cluster-without-namespace", facts={"namespace": desired.body.namespace})
+    return _taken_devices(desired, there, view, known) or (
+        _refused_by_scheduler(desired, there, now) or _budget_passed(desired, there, now)
+    )
+
+
+def of_outcome(action: object, outcome: Outcome) -> Rejection | None:
+    """What an action's failure means for its Attempt; None where trying again may help."""
+    facts: dict[str, str | int] = {"words": cut(outcome.words)}
+    if isinstance(action, Create):
+        facts |= {"kind": action.kind, "name": action.name, "namespace": action.namespace}
+    if outcome.verdict is Verdict.CONFLICT:
+        return Rejection(code="name-conflict", facts=facts)
+    if outcome.verdict is Verdict.NO_NAMESPACE:
+        return Rejection(code="cluster-without-namespace", facts=facts)
+    if outcome.verdict is Verdict.REFUSED and isinstance(action, Create):
+        return Rejection(code="refused-by-cluster", facts=facts)
+    return None
+
+
+def _taken_devices(desired: Desired, there: Owned, view: View, known: frozenset[str]) -> Rejection | None:
+    """Nodes where foreign pods took what our pods, not bound yet, were to get."""
+    waiting: dict[tuple[str, str], int] = {}
+    done = succeeded_keys(desired, there)
+    for pin in desired.pins():
+        pod = there.current((pin.pod_set, pin.index))
+        is_there = pod is not None and (bool(pod.node) or pod.is_finished)
+        if not is_there and (pin.pod_set, pin.index) not in done:
+            waiting[pin.node, pin.resource] = waiting.get((pin.node, pin.resource), 0) + pin.amount
+    names = {node for node, _ in waiting}
+    foreign = {node: pods for node, pods in foreign_pods(view, known).items() if node in names}
+    taken = {}
+    for (name, resource), amount in waiting.items():
+        used = sum(pod.requests.get(resource, 0) for pod in foreign.get(name, ()))
+        bound = sum(
+            pod.requests.get(resource, 0) for pod in there.all_pods() if pod.node == name and not pod.is_finished
+        )
+        if used and (free := _allocatable(view, name, resource)) is not None and free - used - bound < amount:
+            taken[name] = foreign[name]
+    if not taken:
+        return None
+    pods = [f"{pod.namespace}/{pod.name}" for found in taken.values() for pod in found if pod.requests]
+    facts: dict[str, str | int] = {"pods": cut(", ".join(sorted(pods)[:8])), "count": len(pods)}
+    return Rejection(code="foreign-pods", facts=facts, nodes=sorted(taken)[:1000])
+
+
+def _refused_by_scheduler(desired: Desired, there: Owned, now: datetime) -> Rejection | None:
+    """A released pod that the cluster's own scheduler will not bind, for a reason that nobody modelled."""
+    refused = [
+        pod
+        for pod in _current_pods(desired, there)
+        if pod.unschedulable
+        and not pod.is_gated
+        and not pod.node
+        and now - max(pod.unschedulable_at or desired.since, desired.since) >= REFUSAL_SETTLES
+    ]
+    if not refused:
+        return None
+    nodes = {pin.node for pin in desired.pins() for pod in refused if (pin.pod_set, pin.index) == pod.key}
+    facts: dict[str, str | int] = {"words": refused[0].unschedulable, "pods": len(refused)}
+    return Rejection(code="unmodelled-constraint", facts=facts, nodes=sorted(nodes)[:1000])
+
+
+def _budget_passed(desired: Desired, there: Owned, now: datetime) -> Rejection | None:
+    budgets = desired.body.budgets if desired.body else Budgets()
+    waited = now - desired.since
+    if desired.order is Order.PREPARE:
+        if not desired.was_started and not is_prepared(desired, there) and _longer(waited, budgets.prepare_seconds):
+            return _passed("prepare", budgets.prepare_seconds, desired, _missing_nodes(desired, there))
+        return None
+    for pod in _current_pods(desired, there):
+        since = max(pod.scheduled_at or desired.since, desired.since)
+        if pod.is_finished or (pod.phase == "Running" and pod.ready):
+            continue
+        if not pod.node:
+            stage, budget = "bind", budgets.bind_seconds
+            since = max(pod.created_at or desired.since, desired.since)
+        elif pod.phase == "Running":
+            stage, budget = "ready", budgets.ready_seconds
+            since = max(pod.started_at or desired.since, desired.since)
+        else:
+            stage, budget = "pull", budgets.pull_seconds
+        if _longer(now - since, budget):
+            return _passed(stage, budget, desired, [pod.node] if pod.node else [], pod.waiting or pod.unschedulable)
+    return None
+
+
+def is_prepared(desired: Desired, there: Owned) -> bool:
+    """Every pod exists, was admitted, and is pinned; whether it is still gated does not matter."""
+    if there.anchor is None:
+        return False
+    done = succeeded_keys(desired, there)
+    for pin in desired.pins():
+        pod = there.current((pin.pod_set, pin.index))
+        if (pin.pod_set, pin.index) in done:
+            continue
+        if pod is None or not pod.pinned or pod.deleting:
+            return False
+    return True
+
+
+def _passed(stage: str, budget: int, desired: Desired, nodes: Iterable[str], words: str = "") -> Rejection:
+    facts: dict[str, str | int] = {"stage": stage, "seconds": budget, "words": cut(words)}
+    facts["replicas"] = len(desired.pins())
+    return Rejection(code="budget-passed", facts=facts, nodes=sorted(set(nodes))[:1000])
+
+
+def _missing_nodes(desired: Desired, there: Owned) -> list[str]:
+    return [pin.node for pin in desired.pins() if there.current((pin.pod_set, pin.index)) is None]
+
+
+def _current_pods(desired: Desired, there: Owned) -> list[PodFacts]:
+    found = (there.current((pin.pod_set, pin.index)) for pin in desired.pins())
+    return [pod for pod in found if pod is not None]
+
+
+def _allocatable(view: View, node: str, resource: str) -> int | None:
+    found = view.nodes.get(node)
+    return quantities.count(found.allocatable.get(resource, "0")) if found else None
+
+
+def _longer(waited: timedelta, seconds: int) -> bool:
+    return waited > timedelta(seconds=seconds)
