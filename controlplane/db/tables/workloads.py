@@ -290,3 +290,15 @@ class Window(Tracked, Base):
     spec: Mapped[Document]
     starts_at: Mapped[Moment]
     ends_at: Mapped[Moment]
+
+
+class StateTransition(Base):
+    """The lifecycles of `core.lifecycle` as rows: the database refuses every other change of a state.
+
+    `from_state` is empty for the state in which a row begins.
+    """
+
+    __tablename__ = "state_transition"
+    entity: Mapped[str] = mapped_column(primary_key=True)  # workload | attempt | cluster
+    from_state: Mapped[str] = mapped_column(primary_key=True)
+    to_state: Mapped[str] = mapped_column(primary_key=True)
