@@ -64,10 +64,10 @@ class Home:
     @classmethod
     def open(cls, path: Path) -> "Home":
         """Make the folder and what belongs in it, private, or refuse."""
-        home = cls(path)
+        home = cls(path.resolve())  # processes of an earlier run are known by this path
         try:
-            if not path.is_dir():
-                path.mkdir(mode=0o700, parents=True)
+            if not home.path.is_dir():
+                home.path.mkdir(mode=0o700, parents=True)
             for folder in (home.secrets, home.logs):
                 folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:

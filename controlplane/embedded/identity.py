@@ -51,6 +51,16 @@ class Identity:
         )
         return tried.returncode == 0
 
+    def obstacle(self, program: Path, home: Path) -> str:
+        """Why it cannot run `program` on data in `home`; empty if it can."""
+        if not self.can_run():
+            return "is refused by this machine"
+        if not self.can_run(str(program), "--version"):
+            return f"cannot run {program}"
+        if not self.can_run("/bin/sh", "-c", 'cd "$0"', str(home)):
+            return f"cannot reach {home}"
+        return ""
+
 
 PLAIN = Identity()
 
@@ -59,22 +69,20 @@ def choose(program: Path, home: Path) -> Identity:
     """The first identity that may run `program` on data in `home`, or a refusal that says what to do instead."""
     if os.geteuid() != 0:
         return PLAIN
-    namespace = Identity(Kind.NAMESPACE, *_nobody())
-    if sys.platform == "linux" and namespace.can_run():
-        return namespace
-    return dropped(program, home)
-
-
-def dropped(program: Path, home: Path) -> Identity:
-    """For root without user namespaces: `nobody`, if that user can reach both, or a refusal."""
+    refused = []
+    if sys.platform == "linux":
+        namespace = Identity(Kind.NAMESPACE, *_nobody())
+        why = namespace.obstacle(program, home)
+        if not why:
+            return namespace
+        refused.append(f"in a user namespace root {why}")
     nobody = Identity(Kind.DROPPED, *_nobody())
     home.chmod(0o711)  # the folders in it stay 0700; without this nobody could not reach its own
-    why = "Postgres must not run as root, this machine refuses user namespaces, and the user 'nobody' cannot"
-    if not nobody.can_run(str(program), "--version"):
-        raise Refusal(f"{why} run {program}")
-    if not nobody.can_run("/bin/sh", "-c", 'cd "$0"', str(home)):
-        raise Refusal(f"{why} reach {home}")
-    return nobody
+    why = nobody.obstacle(program, home)
+    if not why:
+        return nobody
+    refused.append(f"the user 'nobody' {why}")
+    raise Refusal(f"Postgres must not run as root; {'; '.join(refused)}")
 
 
 def _nobody() -> tuple[int, int]:

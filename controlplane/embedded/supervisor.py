@@ -135,7 +135,7 @@ class Supervisor:
         if state != self._written:
             write_state(self.plane.home, state)
             if ready and not (self._written and self._written.ready):
-                say(f"ready: {self.plane.api_url}")
+                say(f"ready: {self.plane.api_url} (Ctrl-C or `muster down` stops it)")
             self._written = state
 
     def _stop(self) -> None:
@@ -215,6 +215,7 @@ def main() -> None:
     try:
         home = Home.open(default_folder())
         with home.lock():
+            say(f"starting; data and logs are in {home.path}")
             plane = Plane.choose(home, asked.workers, asked.planners)
             Supervisor(plane, random.SystemRandom().uniform).run()
     except (AlreadyRunning, Refusal, StartFailed) as error:

@@ -35,12 +35,12 @@ def test_the_context_names_the_file_of_the_token_and_not_the_token(home: Home) -
 
 def test_other_contexts_and_the_choice_among_them_stay(home: Home) -> None:
     config_file().parent.mkdir()
-    theirs = {"current": "prod", "contexts": {"prod": {"url": "https://muster.example"}}}
-    config_file().write_text(yaml.safe_dump(theirs))
+    prod = {"url": "https://muster.example"}
+    config_file().write_text(yaml.safe_dump({"current": "prod", "contexts": {"prod": prod}}))
     remember(home, URL)
     found = yaml.safe_load(config_file().read_text())
     assert found["current"] == "prod"
-    assert found["contexts"]["prod"] == theirs["contexts"]["prod"]
+    assert found["contexts"]["prod"] == prod
     assert found["contexts"]["local"]["url"] == URL
 
 

@@ -20,7 +20,7 @@ import redis
 from controlplane.embedded.children import Child
 from controlplane.embedded.errors import AlreadyRunning, Refusal, StartFailed
 from controlplane.embedded.home import Home
-from controlplane.embedded.identity import PLAIN, Identity, Kind, choose, dropped
+from controlplane.embedded.identity import PLAIN, Identity, Kind, choose
 from controlplane.embedded.postgres import Postgres
 from controlplane.embedded.servers import Servers, running
 from tests.support.processes import command_lines, serving
@@ -264,21 +264,20 @@ def can_be(identity: Identity) -> bool:
     )
 
 
-def test_root_without_user_namespaces_gives_the_data_to_nobody_or_says_what_stands_in_the_way(
-    of_nobody: Path, postgres: Postgres
-) -> None:
+def test_root_without_user_namespaces_gives_the_data_to_nobody(of_nobody: Path, postgres: Postgres) -> None:
+    """Where `nobody` cannot run the programs, because they lie in root's home, the obstacle is named instead."""
     if os.geteuid() != 0:
-        assert choose(postgres.programs / "postgres", of_nobody).kind is Kind.PLAIN
+        assert choose(postgres.programs / "postgres", of_nobody) == PLAIN
         return
     os.chown(of_nobody, 0, 0)
-    home = Home.open(of_nobody / "home")
     of_nobody.chmod(0o711)
-    if not DROPPED.can_run(str(postgres.programs / "postgres"), "--version"):
-        with pytest.raises(Refusal, match="cannot run"):
-            dropped(postgres.programs / "postgres", home.path)
+    home = Home.open(of_nobody / "home")
+    home.path.chmod(0o711)
+    obstacle = DROPPED.obstacle(postgres.programs / "postgres", home.path)
+    if obstacle:
+        assert obstacle.startswith("cannot run")
         return
-    identity = dropped(postgres.programs / "postgres", home.path)
-    server = Postgres(home, postgres.programs, identity, home.port("postgres"))
+    server = Postgres(home, postgres.programs, DROPPED, home.port("postgres"))
     child = Child(server.spec())
     try:
         child.wait_ready()
@@ -288,3 +287,18 @@ def test_root_without_user_namespaces_gives_the_data_to_nobody_or_says_what_stan
         child.stop()
     assert {entry.stat().st_uid for entry in server.data.rglob("*")} == {NOBODY.pw_uid}
     assert (home.path / "secrets").stat().st_uid == 0
+
+
+def test_a_folder_that_no_identity_can_reach_is_named_before_anything_is_made(
+    of_nobody: Path, postgres: Postgres
+) -> None:
+    if os.geteuid() != 0:
+        with pytest.raises(Refusal, match="cannot be made"):
+            Home.open(Path("/proc/home"))
+        return
+    home = Home.open(of_nobody / "home")
+    of_nobody.chmod(0o700)
+    os.chown(of_nobody, NOBODY.pw_uid + 1, NOBODY.pw_gid)  # somebody else's closed folder: only real root passes
+    with pytest.raises(Refusal, match=rf"user namespace root cannot reach {home.path}; the user 'nobody' cannot"):
+        choose(postgres.programs / "postgres", home.path)
+    assert not (home.path / "postgres").exists()
