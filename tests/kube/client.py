@@ -117,6 +117,11 @@ class KubeClient:
         for found in self.list_all(kind, namespace, labels, fields):
             self.delete(kind, found["metadata"]["name"], namespace, grace_seconds=0)
 
+    def namespaced_kinds(self) -> list[str]:
+        """What may lie in a namespace and be deleted there as a whole."""
+        self._resource("Pod")
+        return [kind for kind, each in self._by_kind.items() if each.is_namespaced and each.can_delete_collections]
+
     def path(self, kind: str, namespace: str | None = None, name: str = "") -> str:
         """The address of an object or of a list."""
         resource = self._resource(kind)

@@ -1,0 +1,1 @@
+"""Charts, rendered by the real helm."""

@@ -1,0 +1,196 @@
+"""The agent's chart: valid for Kubernetes, strict about its values, and no more rights than its README lists."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from tests.helm.render import AGENT_CHART, AGENT_VALUES, Refused, helm, render
+
+READ = ("get", "list", "watch")
+WRITE = ("create", "delete", "get", "list", "patch", "watch")
+EVENTS = ("create", "get", "list", "patch", "watch")
+EVERYWHERE = "*"
+
+# (namespace, API group, resource, object name or "" for any) -> verbs. This is the whole of it.
+ALLOWED: dict[tuple[str, str, str, str], tuple[str, ...]] = {
+    (EVERYWHERE, "", "namespaces", ""): READ,
+    (EVERYWHERE, "", "nodes", ""): READ,
+    (EVERYWHERE, "", "pods", ""): READ,
+    (EVERYWHERE, "resource.k8s.io", "deviceclasses", ""): READ,
+    (EVERYWHERE, "resource.k8s.io", "resourceslices", ""): READ,
+    (EVERYWHERE, "scheduling.k8s.io", "priorityclasses", ""): READ,
+    ("muster-system", "", "secrets", "muster-agent-key"): ("get", "patch", "update"),
+    ("muster-system", "", "configmaps", "muster-agent-policy"): READ,
+    ("muster-system", "", "events", ""): ("create", "patch"),
+    ("muster-system", "coordination.k8s.io", "leases", "muster-agent"): ("get", "patch", "update"),
+    ("muster-system", "coordination.k8s.io", "leases", ""): ("create",),
+    **{
+        (tenant, group, resource, ""): verbs
+        for tenant in ("nlp", "vision")
+        for group, resource, verbs in (
+            ("", "pods", WRITE),
+            ("", "services", WRITE),
+            ("batch", "jobs", WRITE),
+            ("", "events", EVENTS),
+        )
+    },
+}
+
+Rights = dict[tuple[str, str, str, str], tuple[str, ...]]
+
+
+def rights(manifests: list[dict[str, Any]]) -> Rights:
+    """What the bindings among `manifests` give to the agent, one line per object that can be named."""
+    roles = {(each["kind"], each["metadata"].get("namespace", "")): each for each in manifests if "rules" in each}
+    found: Rights = {}
+    for binding in (each for each in manifests if each["kind"] in {"ClusterRoleBinding", "RoleBinding"}):
+        is_cluster_wide = binding["kind"] == "ClusterRoleBinding"
+        namespace = EVERYWHERE if is_cluster_wide else binding["metadata"]["namespace"]
+        role = roles[binding["roleRef"]["kind"], "" if is_cluster_wide else namespace]
+        assert role["metadata"]["name"] == binding["roleRef"]["name"]
+        for group, resource, name, verbs in _grants(role["rules"]):
+            assert (namespace, group, resource, name) not in found, "given twice"
+            found[namespace, group, resource, name] = verbs
+    return found
+
+
+def _grants(rules: list[dict[str, Any]]) -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
+    for rule in rules:
+        assert set(rule) <= {"apiGroups", "resources", "resourceNames", "verbs"}
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                for name in rule.get("resourceNames", [""]):
+                    yield group, resource, name, tuple(sorted(rule["verbs"]))
+
+
+def test_the_chart_gives_exactly_the_rights_of_the_table() -> None:
+    assert rights(render()) == ALLOWED
+
+
+def test_only_the_agents_own_account_is_bound() -> None:
+    for binding in (each for each in render() if each["kind"].endswith("RoleBinding")):
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "muster-agent", "namespace": "muster-system"}]
+
+
+def test_without_tenants_the_agent_writes_nowhere_but_at_home() -> None:
+    given = rights(render({**AGENT_VALUES, "tenants": []}))
+    assert {namespace for namespace, *_ in given} == {EVERYWHERE, "muster-system"}
+
+
+def test_the_rights_stand_in_the_readme() -> None:
+    text = (AGENT_CHART / "README.md").read_text().lower()
+    for _, _, resource, name in ALLOWED:
+        assert (name or resource.removesuffix("s")) in text
+
+
+def test_helm_finds_nothing_to_say_about_the_chart(tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump(dict(AGENT_VALUES)))
+    done = helm("lint", "--strict", str(AGENT_CHART), "--values", str(values))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+EVERYTHING: dict[str, object] = {
+    **AGENT_VALUES,
+    "plane": {"url": "https://muster.example.com:8443/agents", "caBundle": "-----BEGIN CERTIFICATE-----\nx\n"},
+    "policy": {"registries": ["registry.example/team"], "requireDigest": True, "maxGpus": 64},
+    "image": {"digest": "sha256:" + "a" * 64, "pullSecrets": ["pull"]},
+    "podAnnotations": {"a": "b"},
+    "podLabels": {"c": "d"},
+    "nodeSelector": {"e": "f"},
+    "tolerations": [{"operator": "Exists"}],
+    "affinity": {"nodeAffinity": {}},
+}
+
+
+@pytest.mark.parametrize("values", [AGENT_VALUES, EVERYTHING, {**AGENT_VALUES, "tenants": []}])
+def test_every_object_is_valid_for_kubernetes(values: dict[str, object]) -> None:
+    for each in render(values):
+        kubernetes_validate.validate(each, "1.37", strict=True)
+
+
+def test_pods_are_locked_down_and_told_all_they_need() -> None:
+    (deployment,) = (each for each in render(EVERYTHING) if each["kind"] == "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert container["command"] == ["muster-agent", "run"]
+    assert {each["name"] for each in container["env"]} >= {
+        "MUSTER_AGENT_PLANE_URL",
+        "MUSTER_AGENT_CLUSTER",
+        "MUSTER_AGENT_TOKEN_FILE",
+        "MUSTER_AGENT_NAMESPACE",
+        "MUSTER_AGENT_POLICY_FILE",
+    }
+    assert deployment["spec"]["replicas"] == 2
+
+
+def test_the_policy_says_what_the_operator_wrote() -> None:
+    (text,) = (
+        each["data"]["policy.yaml"] for each in render(EVERYTHING) if each["metadata"]["name"] == "muster-agent-policy"
+    )
+    policy = yaml.safe_load(text)
+    assert policy["namespaces"] == [{"name": "nlp", "queues": ["research/nlp"]}, {"name": "vision"}]
+    assert policy["maxGpus"] == 64
+    assert policy["registries"] == ["registry.example/team"]
+    assert policy["kinds"] == ["Job", "Pod", "Service"]
+    assert "hostNetwork" in policy["forbiddenPodFields"]
+
+
+def test_an_upgrade_brings_no_data_that_could_replace_the_key() -> None:
+    (secret,) = (each for each in render() if each["kind"] == "Secret")
+    assert "data" not in secret
+    assert "stringData" not in secret
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"plane": {"url": ""}}, "/plane/url"),
+        ({"plane": {"url": "http://muster.example.com"}}, "/plane/url"),
+        ({"plane": {"url": "https://user:word@muster.example.com"}}, "/plane/url"),
+        ({"plane": {"url": "https://muster.example.com", "token": "x"}}, "token"),
+        ({"cluster": {"name": "Not A Label"}}, "/cluster/name"),
+        ({"replicas": "many"}, "/replicas"),
+        ({"replicas": 0}, "/replicas"),
+        ({"tenants": [{"namespace": "kube-system"}]}, "/tenants/0/namespace"),
+        ({"tenants": [{"namespace": "default"}]}, "/tenants/0/namespace"),
+        ({"tenants": ["nlp"]}, "/tenants/0"),
+        ({"tenants": [{"namespace": "nlp", "queues": ["../up"]}]}, "/tenants/0/queues/0"),
+        ({"tenants": [{"namespace": "muster-system"}]}, "holds the agent itself"),
+        ({"tenants": [{"namespace": "nlp"}, {"namespace": "nlp", "queues": ["a"]}]}, "named twice"),
+        ({"policy": {"kinds": ["ClusterRole"]}}, "/policy/kinds/0"),
+        ({"policy": {"kinds": []}}, "/policy/kinds"),
+        ({"policy": {"maxGpus": -1}}, "/policy/maxGpus"),
+        ({"priorityClass": {"value": 2_000_000_000}}, "/priorityClass/value"),
+        ({"priorityClass": {"preemptionPolicy": "PreemptLowerPriority"}}, "preemptionPolicy"),
+        ({"image": {"digest": "latest"}}, "/image/digest"),
+        ({"anything": 1}, "anything"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused_by_name(change: dict[str, object], words: str) -> None:
+    with pytest.raises(Refused, match=re.escape(words)):
+        render({**AGENT_VALUES, **change})
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8001", "http://localhost:8001", "https://[2001:db8::1]:8443/muster"])
+def test_plain_http_is_for_loopback(url: str) -> None:
+    assert render({**AGENT_VALUES, "plane": {"url": url}})
+
+
+def test_every_value_stands_in_the_readme() -> None:
+    text = (AGENT_CHART / "README.md").read_text()
+    values = yaml.safe_load((AGENT_CHART / "values.yaml").read_text())
+    for name, value in values.items():
+        inner = value if isinstance(value, dict) and name != "resources" else {}
+        for path in [f"{name}.{key}" for key in inner] or [name]:
+            assert f"`{path}`" in text, f"{path} is not explained"
