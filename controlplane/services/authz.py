@@ -4,6 +4,7 @@ A role holds in a Queue's subtree or in the whole plane. Who may not even see a 
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 
 from controlplane.core.facts.tenancy import Principal, Role
@@ -24,6 +25,14 @@ class Action(StrEnum):
     PLANE_READ = "plane.read"
     AUDIT_READ = "audit.read"
     TOKEN_CREATE = "token.create"  # noqa: S105 - the name of an action
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls, and the request that the audit log names."""
+
+    principal: Principal
+    request_id: str = ""
 
 
 _EVERYONE = frozenset(Role)

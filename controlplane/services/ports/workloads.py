@@ -1,11 +1,10 @@
 """What services ask of the store of Workloads; Attempts and pods have a port of their own."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from controlplane.core.facts.workloads import NewWorkload, WorkloadFact
+from controlplane.core.facts.workloads import NewWorkload, WorkloadChange, WorkloadFact
 from controlplane.core.ids import QueueId, WorkloadId
-from controlplane.core.lifecycle import WorkloadState
 
 
 class WorkloadStore(Protocol):
@@ -20,11 +19,14 @@ class WorkloadStore(Protocol):
     def lock(self, workload: WorkloadId) -> WorkloadFact | None:
         """Read it and keep its row until this transaction ends."""
 
+    def lock_many(self, workloads: Collection[WorkloadId]) -> Mapping[WorkloadId, WorkloadFact]:
+        """Lock them in order of id; those that are not there are left out."""
+
     def live_named(self, queue: QueueId, name: str) -> WorkloadFact | None:
         """The Workload of this name that is not in a final state, if there is one."""
 
-    def set_state(self, workload: WorkloadId, state: WorkloadState) -> None:
-        """Write the state of a locked row, as `core.lifecycle` gave it; its version rises by one."""
+    def change(self, changes: Sequence[WorkloadChange]) -> None:
+        """Write these changes of locked rows, one per Workload; each version rises by one."""
 
     def owned_totals(self) -> Mapping[str, Mapping[str, int]]:
         """By Flavor and cluster name: the units that every enrolled cluster owns, unreachable ones included."""

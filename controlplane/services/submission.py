@@ -1,0 +1,192 @@
+"""Submit a Workload: checked, written as pending and due now. Where and when it runs is a planner's to decide."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from controlplane.contract.rest.workloads import PodSetSpec, WorkloadDocument
+from controlplane.core.demand import PodSet, TopologyMode
+from controlplane.core.facts.tenancy import PoolFact, QueueFact
+from controlplane.core.facts.workloads import NewWorkload
+from controlplane.core.ids import FlavorName, WorkloadId
+from controlplane.core.lifecycle import WorkloadState
+from controlplane.services import authz
+from controlplane.services.authz import Action, Caller
+from controlplane.services.errors import Conflict, Fault, Invalid
+from controlplane.services.manifests import warnings_of_job
+from controlplane.services.podspec import VENDORS, PodFacts, TemplateReader
+from controlplane.services.ports.unit_of_work import UnitOfWork
+from controlplane.services.satisfiable import never_satisfiable
+
+MIG = "-mig-"
+Manifest = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A pending Workload, and what its owner should know."""
+
+    id: WorkloadId
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A Workload as sent; `manifest` where it came as a Kubernetes object."""
+
+    document: WorkloadDocument
+    manifest: Manifest | None = None
+
+
+def submit(uow: UnitOfWork, caller: Caller, submission: Submission, new_id: Callable[[], str]) -> Submitted:
+    """Write it as pending; raises Invalid, NotFound, Forbidden or Conflict."""
+    document = submission.document
+    queue = _leaf(uow, caller, document.spec.queue)
+    pool = _pool(uow, document.spec.pool)
+    namespace = _namespace(uow, queue, submission.manifest)
+    facts = _templates(submission)
+    pod_sets = tuple(_pod_set(uow, queue, each, read) for each, read in zip(document.spec.pod_sets, facts, strict=True))
+    if (refused := never_satisfiable(uow, queue.id, pod_sets)) is not None:
+        raise Invalid(refused.sentence(), slug="never-satisfiable")
+    name = document.metadata.name
+    if (other := uow.workloads.live_named(queue.id, name)) is not None:
+        raise Conflict(f"{queue.path} has a workload {name} that is {other.state} ({other.id})", slug="name-conflict")
+    new = NewWorkload(
+        id=WorkloadId(new_id()),
+        name=name,
+        queue=queue.id,
+        pool=pool.id,
+        owner=caller.principal.name,
+        priority=document.spec.priority_value(),
+        kind="Job" if submission.manifest is not None else "Workload",
+        spec=_stored_spec(document, pod_sets, namespace),
+        manifest=submission.manifest,
+        labels=document.metadata.labels,
+        shape=_shape(document),
+        max_attempts=document.spec.max_attempts,
+        on_cluster_loss=document.spec.on_cluster_loss,
+        pod_sets=pod_sets,
+    )
+    uow.workloads.add(new)
+    uow.audit.record(
+        actor=caller.principal.actor, action=Action.WORKLOAD_SUBMIT, object_kind="workload", object_id=new.id,
+        state_to=WorkloadState.PENDING, facts={"name": name, "queue": queue.path}, request_id=caller.request_id,
+    )  # fmt: skip
+    uow.wake_pool(pool.id)
+    warnings = [warning for read in facts for warning in read.warnings]
+    return Submitted(new.id, tuple(dict.fromkeys([*warnings, *warnings_of_job(submission.manifest or {})])))
+
+
+def _leaf(uow: UnitOfWork, caller: Caller, path: str) -> QueueFact:
+    queue = uow.tenancy.queue(path)
+    if queue is None or not authz.sees(caller.principal, path):
+        raise _invalid("/spec/queue", "queue-unknown", f"there is no queue {path}")
+    authz.require(caller.principal, Action.WORKLOAD_SUBMIT, path)
+    if any(other.parent == queue.id for other in uow.tenancy.queues()):
+        raise _invalid("/spec/queue", "queue-not-leaf", f"{path} has queues below it; only leaf queues take workloads")
+    return queue
+
+
+def _pool(uow: UnitOfWork, name: str) -> PoolFact:
+    pool = uow.tenancy.pool(name)
+    if pool is None:
+        raise _invalid("/spec/pool", "pool-unknown", f"there is no pool {name}")
+    return pool
+
+
+def _namespace(uow: UnitOfWork, queue: QueueFact, manifest: Manifest | None) -> str:
+    by_id = {each.id: each for each in uow.tenancy.queues()}
+    at: QueueFact | None = queue
+    while at is not None and not at.namespace:
+        at = by_id.get(at.parent) if at.parent is not None else None
+    if at is None:
+        words = f"neither {queue.path} nor a queue above it names a namespace (spec.namespace)"
+        raise _invalid("/spec/queue", "queue-without-namespace", words)
+    metadata = (manifest or {}).get("metadata")
+    wanted = metadata.get("namespace") if isinstance(metadata, Mapping) else None
+    if wanted not in (None, at.namespace):
+        raise _invalid("/metadata/namespace", "pod-policy", f"work of {queue.path} runs in namespace {at.namespace}")
+    return at.namespace
+
+
+def _templates(submission: Submission) -> list[PodFacts]:
+    facts, faults = [], []
+    for index, each in enumerate(submission.document.spec.pod_sets):
+        where = "/spec/template" if submission.manifest is not None else f"/spec/podSets/{index}/template"
+        if each.template is None:
+            faults.append(Fault(where, f"PodSet {each.name} has no template", "missing-field"))
+            continue
+        reader = TemplateReader(each.template, where)
+        facts.append(reader.read())
+        faults.extend(reader.faults)
+    if faults:
+        raise Invalid(faults[0].detail, slug=faults[0].slug, faults=tuple(faults))
+    return facts
+
+
+def _pod_set(uow: UnitOfWork, queue: QueueFact, spec: PodSetSpec, read: PodFacts) -> PodSet:
+    devices = read.devices if spec.devices is None else spec.devices
+    if read.devices and devices != read.devices:
+        words = f"PodSet {spec.name} says {devices} devices per pod, its template's limits say {read.devices}"
+        raise _invalid("/spec/podSets", "invalid-value", words)
+    flavors = tuple(FlavorName(flavor.name) for flavor in spec.flavors)
+    if devices and not flavors:
+        flavors = _known_flavors(uow, queue, read)
+    elif devices and read.vendor and not all(flavor.startswith(read.vendor) for flavor in flavors):
+        words = f"the template asks for {read.resource}, which none but {read.vendor}'s flavors are"
+        raise _invalid("/spec/podSets", "invalid-value", words)
+    topology = spec.topology
+    mode, level = TopologyMode.NONE, ""
+    if topology is not None and topology.required is not None:
+        mode, level = TopologyMode.REQUIRED, topology.required
+    elif topology is not None and topology.preferred is not None:
+        mode, level = TopologyMode.PREFERRED, topology.preferred
+    return PodSet(spec.name, spec.replicas, devices, flavors if devices else (), read.needs, mode, level)
+
+
+def _known_flavors(uow: UnitOfWork, queue: QueueFact, read: PodFacts) -> tuple[FlavorName, ...]:
+    """Where none is named: every Flavor of that resource that the Queue's tree or a cluster knows."""
+    tree = {each.id: each for each in uow.tenancy.tree()}
+    listed: set[str] = set(uow.workloads.owned_totals())
+    at = tree.get(queue.id)
+    while at is not None:
+        listed.update(quota.flavor for quota in at.quotas)
+        at = tree.get(at.parent) if at.parent is not None else None
+    profile = next((read.resource.removeprefix(prefix) for prefix in VENDORS if read.resource.startswith(prefix)), "")
+    mig = f"-{profile}" if profile.startswith("mig-") else ""
+    found = sorted(
+        name
+        for name in listed
+        if read.vendor and name.startswith(f"{read.vendor}-") and (mig in name if mig else MIG not in name)
+    )
+    if not found:
+        what = read.resource or "devices"
+        raise _invalid("/spec/podSets", "missing-field", f"no flavor is known for {what}; name one (flavors)")
+    return tuple(FlavorName(name) for name in found)
+
+
+def _stored_spec(document: WorkloadDocument, pod_sets: Sequence[PodSet], namespace: str) -> dict[str, object]:
+    """The document's spec with what was read out of it, so that nobody has to read it again."""
+    spec: dict[str, object] = document.spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    spec["namespace"] = namespace
+    spec["podSets"] = [
+        {
+            **given.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+            "replicas": each.replicas,
+            "devices": each.devices,
+            "flavors": [{"name": flavor} for flavor in each.flavors],
+        }
+        for given, each in zip(document.spec.pod_sets, pod_sets, strict=True)
+    ]
+    return spec
+
+
+def _shape(document: WorkloadDocument) -> str:
+    """Pods of equal templates have one shape: what a scheduler refused for one it refuses for the other."""
+    templates = [each.template for each in document.spec.pod_sets]
+    return hashlib.sha256(json.dumps(templates, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _invalid(pointer: str, slug: str, words: str) -> Invalid:
+    return Invalid(words, slug=slug, faults=(Fault(pointer, words, slug),))
