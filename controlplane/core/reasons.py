@@ -39,6 +39,8 @@ class ReasonCode(StrEnum):
     LOCAL_POLICY = "local-policy"
     REFUSED_BY_CLUSTER = "refused-by-cluster"
     NODE_LOST = "node-lost"
+    DEVICE_FAILED = "device-failed"
+    DISRUPTED = "disrupted"
     PROGRAM_FAILED = "program-failed"
     RECLAIMED = "reclaimed"
     BUDGET_PASSED = "budget-passed"
@@ -76,6 +78,8 @@ _SENTENCES: Mapping[ReasonCode, str] = {
     ReasonCode.LOCAL_POLICY: "{cluster}'s own policy refuses it: {words}",
     ReasonCode.REFUSED_BY_CLUSTER: "{cluster} refused it: {words}",
     ReasonCode.NODE_LOST: "Node {node} of {cluster} was lost.",
+    ReasonCode.DEVICE_FAILED: "A device of node {node} failed: {words}.",
+    ReasonCode.DISRUPTED: "Its cluster took rank {rank} away: {words}.",
     ReasonCode.PROGRAM_FAILED: "Rank {rank} ended with exit code {exit_code}.",
     ReasonCode.RECLAIMED: "Its borrowed {amount} {flavor} went back to {queue} for {workload}.",
     ReasonCode.BUDGET_PASSED: "It was not {goal} within {limit} s.",

@@ -1,0 +1,219 @@
+"""Worlds and Plans as JSON, so that a cycle can be stored and run again with the same result.
+
+`World` is the warm, mutable half: rows by table, changed one by one, frozen into a Snapshot. Where the
+rows come from and where records are kept is `db`'s. The codec reads the types of the values themselves,
+so a new field with a default needs no line here and old records still load.
+"""
+
+import hashlib
+import json
+import types
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from enum import Enum
+from functools import cache
+from typing import Union, cast, get_args, get_origin, get_type_hints
+
+from controlplane.core.capacity import Cluster, Node
+from controlplane.core.demand import Earmark, Exclusion, RunningAttempt, Workload
+from controlplane.core.facts.planning import Change, Key, Table, Value
+from controlplane.core.ids import ClusterId, NodeId, PoolId, QueueId, WorkloadId
+from controlplane.core.placement.index import FleetIndex
+from controlplane.core.plan import Admit, Plan, Reclaim, SetEarmark
+from controlplane.core.policy import Policy
+from controlplane.core.snapshot import Snapshot
+from controlplane.core.tenancy import Queue
+
+Json = str | int | bool | None | list["Json"] | dict[str, "Json"]
+Decoder = Callable[[Json], object]
+
+KINDS: Mapping[str, type] = {
+    kind.__name__: kind
+    for kind in (Cluster, Node, Queue, Workload, RunningAttempt, Earmark, Exclusion, Policy, Plan, Snapshot)
+}
+DECISIONS: Mapping[str, type] = {kind.__name__: kind for kind in (Admit, Reclaim, SetEarmark)}
+ROWS: Mapping[Table, type] = {
+    Table.CLUSTERS: Cluster,
+    Table.NODES: Node,
+    Table.QUEUES: Queue,
+    Table.WAITING: Workload,
+    Table.RUNNING: RunningAttempt,
+    Table.EARMARKS: Earmark,
+    Table.EXCLUSIONS: Exclusion,
+    Table.USAGE_ELSEWHERE: int,
+}
+
+
+class World:
+    """One Pool's rows as last read."""
+
+    def __init__(self, pool: PoolId, pool_name: str = "default") -> None:
+        self.pool = pool
+        self.pool_name = pool_name
+        self._rows: dict[Table, dict[Key, Value]] = {table: {} for table in Table}
+        self._index: FleetIndex | None = None
+
+    def rename(self, pool_name: str) -> None:
+        """The Pool's name has changed."""
+        self.pool_name = pool_name
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        """Bring rows up to date; what is not there any more goes."""
+        for change in changes:
+            if change.value is None:
+                self._rows[change.table].pop(change.key, None)
+            else:
+                self._rows[change.table][change.key] = change.value
+
+    def changes(self) -> tuple[Change, ...]:
+        """Everything there is, as changes to an empty World, in a fixed order."""
+        return tuple(
+            Change(table, key, self._rows[table][key]) for table in Table for key in sorted(self._rows[table], key=repr)
+        )
+
+    def freeze(self) -> Snapshot:
+        """The Snapshot of now. Rows are values, so copying the tables is enough."""
+        rows = self._rows
+        return Snapshot(
+            pool=self.pool,
+            pool_name=self.pool_name,
+            clusters=cast("dict[ClusterId, Cluster]", dict(rows[Table.CLUSTERS])),
+            nodes=cast("dict[NodeId, Node]", dict(rows[Table.NODES])),
+            queues=cast("dict[QueueId, Queue]", dict(rows[Table.QUEUES])),
+            waiting=cast("dict[WorkloadId, Workload]", dict(rows[Table.WAITING])),
+            running=cast("dict[WorkloadId, RunningAttempt]", dict(rows[Table.RUNNING])),
+            earmarks=cast("dict[WorkloadId, Earmark]", dict(rows[Table.EARMARKS])),
+            exclusions=cast("tuple[Exclusion, ...]", tuple(self._sorted(Table.EXCLUSIONS))),
+            usage_elsewhere=cast("dict[tuple[QueueId, str], int]", dict(rows[Table.USAGE_ELSEWHERE])),
+        )
+
+    def warm_index(self, snapshot: Snapshot) -> FleetIndex:
+        """The fleet index of a Snapshot just frozen: only what changed since the last one is counted again."""
+        if self._index is None:
+            self._index = FleetIndex(snapshot.clusters, snapshot.nodes)
+        else:
+            self._index = self._index.refreshed(snapshot.clusters, snapshot.nodes)
+        return self._index
+
+    def _sorted(self, table: Table) -> list[Value]:
+        return [self._rows[table][key] for key in sorted(self._rows[table], key=repr)]
+
+
+def to_record(value: object) -> Json:
+    """A core value as JSON. Maps become lists of pairs, since their keys need not be text."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return sorted(([to_record(key), to_record(each)] for key, each in value.items()), key=canonical)
+    if isinstance(value, frozenset):
+        return sorted((to_record(each) for each in value), key=canonical)
+    if isinstance(value, tuple):
+        return [to_record(each) for each in value]
+    assert is_dataclass(value), f"{type(value).__name__} has no record"
+    record: dict[str, Json] = {each.name: to_record(getattr(value, each.name)) for each in fields(value)}
+    if type(value).__name__ in DECISIONS:
+        record["kind"] = type(value).__name__
+    return record
+
+
+def from_record(kind: str, record: Json) -> object:
+    """The value again; `kind` is one of KINDS. Fields that the record does not have get their defaults."""
+    return _decoder(KINDS[kind])(record)
+
+
+def change_to_record(change: Change) -> Json:
+    """A change as JSON."""
+    return {"table": change.table.value, "key": to_record(change.key), "value": to_record(change.value)}
+
+
+def change_from_record(record: Json) -> Change:
+    """The change again."""
+    assert isinstance(record, dict)
+    table, key, value = Table(str(record["table"])), record["key"], record["value"]
+    row = None if value is None else cast("Value", _decoder(ROWS[table])(value))
+    return Change(table, cast("Key", tuple(key) if isinstance(key, list) else key), row)
+
+
+def canonical(record: Json) -> str:
+    """JSON in one form only: keys sorted, no spaces."""
+    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def plan_hash(plan: Plan) -> str:
+    """Sha256 of the Plan's canonical JSON, in hex."""
+    return hashlib.sha256(canonical(to_record(plan)).encode()).hexdigest()
+
+
+def running_hash(before: str, changes: Iterable[Change], plan: Plan) -> str:
+    """The hash of a chain of cycles: of the one before, of what changed since, of this Plan."""
+    digest = hashlib.sha256(before.encode())
+    for change in changes:
+        digest.update(canonical(change_to_record(change)).encode())
+    digest.update(plan_hash(plan).encode())
+    return digest.hexdigest()
+
+
+@cache
+def _decoder(kind: object) -> Decoder:
+    """How to read a value of this type from JSON."""
+    origin = get_origin(kind)
+    if supertype := getattr(kind, "__supertype__", None):
+        return _decoder(supertype)
+    if origin in {Union, types.UnionType}:
+        return _union_decoder(get_args(kind))
+    if origin is tuple:
+        return _tuple_decoder(get_args(kind))
+    if origin is frozenset:
+        each = _decoder(get_args(kind)[0])
+        return lambda record: frozenset(each(item) for item in _items(record))
+    if origin is not None:
+        key, value = (_decoder(part) for part in get_args(kind))
+        return lambda record: {key(pair[0]): value(pair[1]) for pair in map(_items, _items(record))}
+    if kind is datetime:
+        return lambda record: datetime.fromisoformat(str(record))
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind
+    if isinstance(kind, type) and is_dataclass(kind):
+        return _dataclass_decoder(kind)
+    return lambda record: record
+
+
+def _items(record: Json) -> list[Json]:
+    assert isinstance(record, list)
+    return record
+
+
+def _union_decoder(parts: tuple[object, ...]) -> Decoder:
+    if set(parts) == set(DECISIONS.values()):
+        return lambda record: _decoder(DECISIONS[str(cast("dict[str, Json]", record)["kind"])])(record)
+    real = [part for part in parts if part is not type(None)]
+    if len(real) > 1:  # int | str: JSON tells them apart
+        return lambda record: record
+    each = _decoder(real[0])
+    return lambda record: None if record is None else each(record)
+
+
+def _tuple_decoder(parts: tuple[object, ...]) -> Decoder:
+    if len(parts) == 2 and parts[1] is Ellipsis:
+        each = _decoder(parts[0])
+        return lambda record: tuple(each(item) for item in _items(record))
+    decoders = [_decoder(part) for part in parts]
+    return lambda record: tuple(decode(item) for decode, item in zip(decoders, _items(record), strict=True))
+
+
+def _dataclass_decoder(kind: type) -> Decoder:
+    hints = get_type_hints(kind)
+    decoders = {each.name: _decoder(hints[each.name]) for each in fields(kind)}
+
+    def decode(record: Json) -> object:
+        assert isinstance(record, dict)
+        return kind(**{name: decoders[name](value) for name, value in record.items() if name in decoders})
+
+    return decode
