@@ -9,8 +9,8 @@ from controlplane.core.demand import Exclusion, Workload
 from controlplane.core.entitlement import exceeds_quota, room_for
 from controlplane.core.fairshare import Contest
 from controlplane.core.ids import QueueId, WorkloadId
+from controlplane.core.index import FleetIndex
 from controlplane.core.placement.clusters import ClusterRanking, namespace_of
-from controlplane.core.placement.index import FleetIndex
 from controlplane.core.placement.shortfall import why_nowhere
 from controlplane.core.placement.workload import Placed, Room, place_workload, sizes
 from controlplane.core.plan import Admit, Decision, Plan

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from controlplane.core.ids import ClusterId, FlavorName
-from controlplane.core.placement.index import FleetIndex, PodSize
+from controlplane.core.index import FleetIndex, PodSize
 from controlplane.core.snapshot import Snapshot
 
 GANG_SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)

@@ -19,7 +19,7 @@ from controlplane.core.capacity import Cluster, Node
 from controlplane.core.demand import Earmark, Exclusion, RunningAttempt, Workload
 from controlplane.core.facts.planning import Change, Key, Table, Value
 from controlplane.core.ids import ClusterId, NodeId, PoolId, QueueId, WorkloadId
-from controlplane.core.placement.index import FleetIndex
+from controlplane.core.index import FleetIndex
 from controlplane.core.plan import Admit, Plan, Reclaim, SetEarmark
 from controlplane.core.policy import Policy
 from controlplane.core.snapshot import Snapshot

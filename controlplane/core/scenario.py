@@ -9,7 +9,7 @@ from datetime import datetime
 
 from controlplane.core.demand import Earmark, NodeShare, RunningAttempt
 from controlplane.core.ids import ClusterId, FlavorName, QueueId, WorkloadId
-from controlplane.core.placement.index import FleetIndex, PodSize, Take
+from controlplane.core.index import FleetIndex, PodSize, Take
 from controlplane.core.quota import QuotaTree
 from controlplane.core.snapshot import Snapshot
 

@@ -1,7 +1,7 @@
 """The fleet's topology as numbers: which domain contains which, and where each stands in its group.
 
 Fixed for as long as the set of Nodes and their labels is; what is free on them changes in
-`placement.index`. A Node without a label at some level is a domain of its own there.
+`index`. A Node without a label at some level is a domain of its own there.
 """
 
 import re

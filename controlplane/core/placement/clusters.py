@@ -10,8 +10,8 @@ from datetime import datetime
 
 from controlplane.core.demand import Workload
 from controlplane.core.ids import ClusterId, QueueId
+from controlplane.core.index import FleetIndex
 from controlplane.core.placement.filters import refuses_all, refuses_pod_set, refuses_workload
-from controlplane.core.placement.index import FleetIndex
 from controlplane.core.policy import Policy
 from controlplane.core.reasons import Reason
 from controlplane.core.snapshot import Snapshot

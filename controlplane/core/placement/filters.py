@@ -7,8 +7,8 @@ from datetime import datetime
 
 from controlplane.core.capacity import Cluster
 from controlplane.core.demand import PodSet, TopologyMode, Workload
+from controlplane.core.index import FleetIndex
 from controlplane.core.lifecycle import ClusterState
-from controlplane.core.placement.index import FleetIndex
 from controlplane.core.policy import Policy
 from controlplane.core.reasons import Reason, ReasonCode, reason
 from controlplane.core.resources import times

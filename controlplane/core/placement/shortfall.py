@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from controlplane.core.demand import Earmark, Exclusion, PodSet, TopologyMode, Workload
 from controlplane.core.entitlement import quota_reason
 from controlplane.core.ids import ClusterId, QueueId
+from controlplane.core.index import SizeClass
 from controlplane.core.placement.clusters import Ranked
-from controlplane.core.placement.index import SizeClass
 from controlplane.core.placement.workload import Room, asked_level, place_in_cluster, sizes
 from controlplane.core.policy import Policy
 from controlplane.core.reasons import Fact, Reason, ReasonCode, reason

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from controlplane.core.demand import PodSet, TopologyMode, Workload
 from controlplane.core.ids import ClusterId, FlavorName
-from controlplane.core.placement.index import NO_FLAVOR, FleetIndex, PodSize, SizeClass, Take
+from controlplane.core.index import NO_FLAVOR, FleetIndex, PodSize, SizeClass, Take
 from controlplane.core.placement.registry import STRATEGIES
 from controlplane.core.placement.strategies.base import Part, Strategy
 from controlplane.core.plan import Placement, PodPlacement

@@ -7,7 +7,7 @@ that all of its PodSets fit or none is kept by `workload`.
 from collections.abc import Iterable
 from typing import Protocol
 
-from controlplane.core.placement.index import SizeClass
+from controlplane.core.index import SizeClass
 
 Part = tuple[int, int]  # (domain, pods)
 

@@ -6,7 +6,7 @@ tightly: the fewest domains (as Kueue's best fit does).
 
 from collections.abc import Iterable
 
-from controlplane.core.placement.index import SizeClass
+from controlplane.core.index import SizeClass
 from controlplane.core.placement.strategies.base import Part
 
 

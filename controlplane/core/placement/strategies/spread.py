@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from controlplane.core.placement.index import SizeClass
+from controlplane.core.index import SizeClass
 from controlplane.core.placement.strategies.base import Part
 
 
