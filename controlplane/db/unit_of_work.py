@@ -16,8 +16,14 @@ from sqlalchemy.orm import Session
 
 from controlplane.core.ids import ClusterId, PoolId
 from controlplane.db.failures import translated
+from controlplane.db.stores.agents import AgentStore
+from controlplane.db.stores.attempts import AttemptStore
 from controlplane.db.stores.audit import AuditStore
+from controlplane.db.stores.fleet import FleetStore
 from controlplane.db.stores.ledger import LedgerStore
+from controlplane.db.stores.planning import PlanningStore
+from controlplane.db.stores.tenancy import TenancyStore
+from controlplane.db.stores.workloads import WorkloadStore
 
 CHANNEL = "muster"
 EVERYBODY = "*"
@@ -90,6 +96,36 @@ class SqlUnitOfWork:
     def wake_pool(self, pool: PoolId) -> None:
         """Give the Pool's planner work, at the end of this transaction."""
         self._pools.add(pool)
+
+    @cached_property
+    def tenancy(self) -> TenancyStore:
+        """Queues, Quotas, Pools, Policies, Principals."""
+        return TenancyStore(self._session, self.now)
+
+    @cached_property
+    def workloads(self) -> WorkloadStore:
+        """Workloads and their PodSets."""
+        return WorkloadStore(self._session, self.now)
+
+    @cached_property
+    def fleet(self) -> FleetStore:
+        """Clusters, Nodes, Devices."""
+        return FleetStore(self._session, self.now)
+
+    @cached_property
+    def agents(self) -> AgentStore:
+        """Agents' keys and Sessions, and what they are told."""
+        return AgentStore(self._session, self.now)
+
+    @cached_property
+    def attempts(self) -> AttemptStore:
+        """Attempts, Placements, pods, holds."""
+        return AttemptStore(self._session, self.now)
+
+    @cached_property
+    def planning(self) -> PlanningStore:
+        """The planner's lease, and what a commit reads fresh or writes."""
+        return PlanningStore(self._session, self.now)
 
     @cached_property
     def ledger(self) -> LedgerStore:

@@ -14,7 +14,10 @@ from typing import Protocol, Self, TypeVar
 
 from controlplane.core.facts.collisions import Collision
 from controlplane.core.ids import ClusterId, PoolId
+from controlplane.services.ports.attempts import AttemptStore
+from controlplane.services.ports.fleet import AgentStore, FleetStore
 from controlplane.services.ports.ledger import AuditStore, LedgerStore
+from controlplane.services.ports.planning import PlanningStore
 from controlplane.services.ports.tenancy import TenancyStore
 from controlplane.services.ports.workloads import WorkloadStore
 
@@ -38,6 +41,18 @@ class UnitOfWork(Protocol):
 
     @property
     def workloads(self) -> WorkloadStore: ...
+
+    @property
+    def fleet(self) -> FleetStore: ...
+
+    @property
+    def agents(self) -> AgentStore: ...
+
+    @property
+    def attempts(self) -> AttemptStore: ...
+
+    @property
+    def planning(self) -> PlanningStore: ...
 
     @property
     def ledger(self) -> LedgerStore: ...
