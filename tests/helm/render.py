@@ -29,7 +29,7 @@ SECONDS_MAX = 30
 AGENT_VALUES: Mapping[str, object] = {
     "plane": {"url": "https://muster.example.com"},
     "cluster": {"name": "eu-west"},
-    "tenants": [{"namespace": "nlp", "queues": ["research/nlp"]}, {"namespace": "vision"}],
+    "tenants": [{"namespace": "nlp"}, {"namespace": "vision"}],
 }
 """The least that the agent's chart asks for, and two tenants."""
 

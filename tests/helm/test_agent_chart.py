@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import kubernetes_validate
 import pytest
 import yaml
 
+from agents.policy import FORBIDDEN_BY_DEFAULT, LocalPolicy, PolicyField, allows_namespace, read
 from tests.helm.render import AGENT_CHART, AGENT_VALUES, Refused, helm, render
 
 READ = ("get", "list", "watch")
@@ -98,7 +99,7 @@ def test_helm_finds_nothing_to_say_about_the_chart(tmp_path: Path) -> None:
 EVERYTHING: dict[str, object] = {
     **AGENT_VALUES,
     "plane": {"url": "https://muster.example.com:8443/agents", "caBundle": "-----BEGIN CERTIFICATE-----\nx\n"},
-    "policy": {"registries": ["registry.example/team"], "requireDigest": True, "maxGpus": 64},
+    "policy": {"registries": ["registry.example/team"], "requireDigest": True, "devicesMax": 64},
     "image": {"digest": "sha256:" + "a" * 64, "pullSecrets": ["pull"]},
     "podAnnotations": {"a": "b"},
     "podLabels": {"c": "d"},
@@ -134,16 +135,31 @@ def test_pods_are_locked_down_and_told_all_they_need() -> None:
     assert deployment["spec"]["replicas"] == 2
 
 
-def test_the_policy_says_what_the_operator_wrote() -> None:
-    (text,) = (
-        each["data"]["policy.yaml"] for each in render(EVERYTHING) if each["metadata"]["name"] == "muster-agent-policy"
-    )
-    policy = yaml.safe_load(text)
-    assert policy["namespaces"] == [{"name": "nlp", "queues": ["research/nlp"]}, {"name": "vision"}]
-    assert policy["maxGpus"] == 64
-    assert policy["registries"] == ["registry.example/team"]
-    assert policy["kinds"] == ["Job", "Pod", "Service"]
-    assert "hostNetwork" in policy["forbiddenPodFields"]
+def policy_of(manifests: list[dict[str, Any]], tmp_path: Path) -> LocalPolicy:
+    """The rendered policy as the agent itself reads it."""
+    (text,) = (each["data"]["policy.yaml"] for each in manifests if each["metadata"]["name"] == "muster-agent-policy")
+    file = tmp_path / "policy.yaml"
+    file.write_text(text)
+    return read(file)
+
+
+def test_the_agent_reads_what_the_operator_wrote(tmp_path: Path) -> None:
+    policy = policy_of(render(EVERYTHING), tmp_path)
+    assert policy.namespaces == ["nlp", "vision"]
+    assert policy.devices_max == 64
+    assert policy.pods_max is None
+    assert policy.registries == ["registry.example/team"]
+    assert policy.require_digest
+
+
+def test_by_default_the_chart_forbids_all_that_the_agent_knows_to_forbid(tmp_path: Path) -> None:
+    policy = policy_of(render(), tmp_path)
+    assert set(policy.forbidden) == set(FORBIDDEN_BY_DEFAULT) == set(get_args(PolicyField))
+
+
+def test_without_tenants_nothing_may_be_made_anywhere(tmp_path: Path) -> None:
+    policy = policy_of(render({**AGENT_VALUES, "tenants": []}), tmp_path)
+    assert not allows_namespace(policy, "nlp")
 
 
 def test_an_upgrade_brings_no_data_that_could_replace_the_key() -> None:
@@ -165,12 +181,12 @@ def test_an_upgrade_brings_no_data_that_could_replace_the_key() -> None:
         ({"tenants": [{"namespace": "kube-system"}]}, "/tenants/0/namespace"),
         ({"tenants": [{"namespace": "default"}]}, "/tenants/0/namespace"),
         ({"tenants": ["nlp"]}, "/tenants/0"),
-        ({"tenants": [{"namespace": "nlp", "queues": ["../up"]}]}, "/tenants/0/queues/0"),
         ({"tenants": [{"namespace": "muster-system"}]}, "holds the agent itself"),
-        ({"tenants": [{"namespace": "nlp"}, {"namespace": "nlp", "queues": ["a"]}]}, "named twice"),
+        ({"tenants": [{"namespace": "nlp"}, {"namespace": "nlp"}]}, "/tenants"),
         ({"policy": {"kinds": ["ClusterRole"]}}, "/policy/kinds/0"),
         ({"policy": {"kinds": []}}, "/policy/kinds"),
-        ({"policy": {"maxGpus": -1}}, "/policy/maxGpus"),
+        ({"policy": {"devicesMax": -1}}, "/policy/devicesMax"),
+        ({"policy": {"forbiddenPodFields": ["hostnetwork"]}}, "/policy/forbiddenPodFields/0"),
         ({"priorityClass": {"value": 2_000_000_000}}, "/priorityClass/value"),
         ({"priorityClass": {"preemptionPolicy": "PreemptLowerPriority"}}, "preemptionPolicy"),
         ({"image": {"digest": "latest"}}, "/image/digest"),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tests.kube.client import Json
 
 KUBELET_LABEL = "test.muster.dev/kubelet"
+BLOCK, RACK = "topology.muster.dev/block", "topology.muster.dev/rack"
 ALIVE, DEAD = "alive", "dead"
 """KWOK plays the kubelet of nodes whose label says ALIVE."""
 

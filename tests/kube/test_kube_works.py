@@ -5,10 +5,9 @@ import pytest
 
 from tests.kube.client import Json, KubeError
 from tests.kube.cluster import KubeCluster
-from tests.kube.objects import NodeShape, job
+from tests.kube.objects import RACK, NodeShape, job
 
 GATE = "test.muster.dev/wait"
-RACK = "example.com/rack"
 
 
 def pods_of(kube: KubeCluster, namespace: str, count: int, phase: str = "") -> list[Json]:

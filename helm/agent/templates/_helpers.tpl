@@ -25,16 +25,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end }}
 
-{{/* What a schema cannot say: relations between values, and between values and the release. */}}
+{{/* What a schema cannot say: relations between values and the release. */}}
 {{- define "muster-agent.check" -}}
-{{- $seen := dict -}}
 {{- range .Values.tenants -}}
 {{- if eq .namespace $.Release.Namespace -}}
 {{- fail (printf "tenants: namespace %s holds the agent itself, its key and its policy; workloads there could read them" .namespace) -}}
 {{- end -}}
-{{- if hasKey $seen .namespace -}}
-{{- fail (printf "tenants: namespace %s is named twice" .namespace) -}}
-{{- end -}}
-{{- $_ := set $seen .namespace true -}}
 {{- end -}}
 {{- end }}
