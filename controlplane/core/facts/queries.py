@@ -1,0 +1,88 @@
+"""What read models are asked with, and the little that is no view."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Generic, TypeVar
+
+from controlplane.core.ids import PoolId, WorkloadId
+from controlplane.core.lifecycle import WorkloadState
+from controlplane.core.reasons import Reason
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The subtrees that a caller may see; None: everything."""
+
+    paths: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadFilter:
+    """Which Workloads; what is None does not matter. `queue` means its whole subtree."""
+
+    queue: str | None = None
+    states: tuple[str, ...] = ()
+    owner: str | None = None
+    name: str | None = None
+    cluster: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FleetFilter:
+    """Which nodes or devices."""
+
+    cluster: str | None = None
+    node: str | None = None
+    flavor: str | None = None
+    health: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Which lines of the audit log."""
+
+    object_kind: str | None = None
+    object_id: str | None = None
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PageOf(Generic[Item]):
+    """Some items, and the key of the last where more follow."""
+
+    items: list[Item]
+    last: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingFact:
+    """A Workload as `explain` sees it."""
+
+    id: WorkloadId
+    name: str
+    queue_path: str
+    pool: PoolId
+    state: WorkloadState
+    attempt: int
+    attempt_state: str | None
+    outcome: str | None
+    verdict: str | None
+    attempt_reason: Reason | None
+    clusters: tuple[tuple[str, str], ...]  # name and state of each that its last Attempt is in
+    reasons: tuple[Reason, ...]
+    submitted_at: datetime
+    state_changed_at: datetime
+    pods: int
+    devices: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A process of the plane: when it last made progress, and how long that is ago by the database's clock."""
+
+    name: str
+    kind: str
+    age_seconds: int

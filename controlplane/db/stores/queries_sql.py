@@ -1,0 +1,138 @@
+"""The statements of the read models. Filters are all there at once; one that is NULL matches everything."""
+
+from sqlalchemy import text
+
+# A scope of NULL sees everything; else a Queue must be one of the paths or stand below one.
+IN_SCOPE = """(CAST(:paths AS text[]) IS NULL OR EXISTS (
+    SELECT FROM unnest(CAST(:paths AS text[])) AS seen (path)
+    WHERE queue.path = seen.path OR starts_with(queue.path, seen.path || '/')))"""
+
+WORKLOADS = text(f"""
+    SELECT workload.id, workload.name, queue.path AS queue, pool.name AS pool, workload.owner, workload.state,
+           workload.priority, workload.attempts_made, workload.submitted_at, workload.state_changed_at,
+           workload.finished_at, workload.reasons, sizes.pods, sizes.devices, places.clusters
+    FROM workload JOIN queue ON queue.id = workload.queue_id JOIN pool ON pool.id = workload.pool_id
+    CROSS JOIN LATERAL (
+        SELECT coalesce(sum(replicas), 0) AS pods, coalesce(sum(replicas * devices), 0) AS devices
+        FROM pod_set WHERE workload_id = workload.id) AS sizes
+    CROSS JOIN LATERAL (
+        SELECT coalesce(array_agg(cluster.name ORDER BY cluster.name), '{{}}') AS clusters
+        FROM placement JOIN cluster ON cluster.id = placement.cluster_id
+        WHERE placement.workload_id = workload.id AND placement.attempt = workload.attempts_made) AS places
+    WHERE {IN_SCOPE}
+        AND (CAST(:queue AS text) IS NULL OR queue.path = :queue OR starts_with(queue.path, :queue || '/'))
+        AND (CAST(:states AS text[]) IS NULL OR workload.state = ANY(:states))
+        AND (CAST(:owner AS text) IS NULL OR workload.owner = :owner)
+        AND (CAST(:name AS text) IS NULL OR workload.name = :name)
+        AND (CAST(:labels AS jsonb) IS NULL OR workload.labels @> CAST(:labels AS jsonb))
+        AND (CAST(:cluster AS text) IS NULL OR :cluster = ANY(places.clusters))
+        AND (CAST(:after_at AS timestamptz) IS NULL
+             OR (workload.submitted_at, workload.id) < (:after_at, CAST(:after_id AS uuid)))
+    ORDER BY workload.submitted_at DESC, workload.id DESC LIMIT :limit""")
+
+WORKLOAD = text(f"""
+    SELECT workload.*, queue.path AS queue_path, pool.name AS pool_name
+    FROM workload JOIN queue ON queue.id = workload.queue_id JOIN pool ON pool.id = workload.pool_id
+    WHERE workload.id = CAST(:id AS uuid) AND {IN_SCOPE}""")
+
+NAMED = text(f"""
+    SELECT workload.id FROM workload JOIN queue ON queue.id = workload.queue_id
+    WHERE workload.name = :name AND {IN_SCOPE}
+    ORDER BY workload.state IN ('succeeded', 'failed', 'cancelled'), workload.submitted_at DESC LIMIT 2""")
+
+POD_SETS = text("SELECT * FROM pod_set WHERE workload_id = CAST(:id AS uuid) ORDER BY position")
+
+ATTEMPTS = text("SELECT * FROM attempt WHERE workload_id = CAST(:id AS uuid) ORDER BY attempt DESC LIMIT 100")
+
+PLACEMENTS = text("""
+    SELECT placement.attempt, cluster.name AS cluster, cluster.state AS cluster_state, placement.state,
+           placement.message
+    FROM placement JOIN cluster ON cluster.id = placement.cluster_id
+    WHERE placement.workload_id = CAST(:id AS uuid) ORDER BY placement.attempt, cluster.name""")
+
+# Of the last Attempt only: a long history of a large gang would be too much for one answer.
+NODE_USE = text("""
+    SELECT pod.attempt, cluster.name AS cluster, node.name AS node, pod.flavor, pod.state, count(*) AS pods,
+           sum(pod.amount) AS devices
+    FROM pod JOIN cluster ON cluster.id = pod.cluster_id LEFT JOIN node ON node.id = pod.node_id
+    WHERE pod.workload_id = CAST(:id AS uuid) AND pod.attempt = :attempt
+    GROUP BY pod.attempt, cluster.name, node.name, pod.flavor, pod.state
+    ORDER BY cluster.name, node.name, pod.flavor, pod.state""")
+
+QUEUES = text(f"""
+    SELECT queue.id, queue.path, queue.parent_id, queue.weight, queue.namespace, queue.labels, queue.version,
+           (SELECT count(*) FROM workload WHERE queue_id = queue.id AND state = 'pending') AS waiting,
+           (SELECT count(*) FROM workload WHERE queue_id = queue.id
+                AND state IN ('reserved', 'running', 'stopping', 'cancelling')) AS running,
+           {IN_SCOPE} AS visible
+    FROM queue WHERE queue.deleted_at IS NULL
+    ORDER BY array_length(string_to_array(queue.path, '/'), 1), queue.path""")
+
+QUOTAS = text("SELECT * FROM quota WHERE is_listed ORDER BY queue_id, flavor")
+
+ACCOUNTS = text("SELECT * FROM account ORDER BY queue_id, flavor")
+
+CLUSTERS = text("""
+    SELECT cluster.*, pool.name AS pool_name,
+           (SELECT count(*) FROM node WHERE cluster_id = cluster.id AND removed_at IS NULL) AS nodes,
+           (SELECT count(*) FROM node WHERE cluster_id = cluster.id AND removed_at IS NULL AND ready) AS nodes_ready
+    FROM cluster JOIN pool ON pool.id = cluster.pool_id
+    WHERE cluster.removed_at IS NULL AND (CAST(:name AS text) IS NULL OR cluster.name = :name)
+    ORDER BY cluster.name LIMIT 1000""")
+
+CLUSTER_FLAVORS = text("""
+    SELECT node_flavor.cluster_id, node_flavor.flavor, sum(owned) AS owned, sum(capacity) AS usable, sum(held) AS held,
+           sum(foreign_held) AS foreign_held,
+           sum(CASE WHEN node.ready AND NOT node.cordoned AND NOT node.deleting AND node.cordoned_by_us = ''
+                     AND node.lost_at IS NULL THEN greatest(0, capacity - held) ELSE 0 END) AS free
+    FROM node_flavor JOIN node ON node.id = node_flavor.node_id
+    WHERE node.removed_at IS NULL AND node_flavor.cluster_id = ANY(:clusters)
+    GROUP BY node_flavor.cluster_id, node_flavor.flavor ORDER BY node_flavor.cluster_id, node_flavor.flavor""")
+
+NODES = text("""
+    SELECT node.*, cluster.name AS cluster_name
+    FROM node JOIN cluster ON cluster.id = node.cluster_id
+    WHERE node.removed_at IS NULL AND cluster.removed_at IS NULL AND node.id > :after
+        AND (CAST(:cluster AS text) IS NULL OR cluster.name = :cluster)
+        AND (CAST(:node AS text) IS NULL OR node.name = :node)
+        AND (CAST(:flavor AS text) IS NULL
+             OR EXISTS (SELECT FROM node_flavor WHERE node_id = node.id AND flavor = :flavor AND owned > 0))
+    ORDER BY node.id LIMIT :limit""")
+
+NODE_FLAVORS = text("SELECT * FROM node_flavor WHERE node_id = ANY(:nodes) ORDER BY node_id, flavor")
+
+DEVICES = text("""
+    SELECT device.*, cluster.name AS cluster_name, node.name AS node_name
+    FROM device JOIN cluster ON cluster.id = device.cluster_id JOIN node ON node.id = device.node_id
+    WHERE device.state <> 'removed' AND cluster.removed_at IS NULL AND device.id > :after
+        AND (CAST(:cluster AS text) IS NULL OR cluster.name = :cluster)
+        AND (CAST(:node AS text) IS NULL OR node.name = :node)
+        AND (CAST(:flavor AS text) IS NULL OR device.flavor = :flavor)
+        AND (CAST(:health AS text) IS NULL OR device.health = :health)
+    ORDER BY device.id LIMIT :limit""")
+
+CYCLES = text("""
+    SELECT cycle.id, pool.name AS pool, cycle.policy_version, cycle.decisions, cycle.dropped, cycle.work_units,
+           cycle.left_over, cycle.started_at, cycle.finished_at, encode(cycle.plan_sha256, 'hex') AS plan_sha256
+    FROM cycle JOIN pool ON pool.id = cycle.pool_id
+    WHERE (CAST(:pool AS text) IS NULL OR pool.name = :pool) AND (CAST(:before AS bigint) IS NULL OR cycle.id < :before)
+    ORDER BY cycle.id DESC LIMIT :limit""")
+
+REBALANCE = text("""
+    SELECT pool.name AS pool, rebalance_report.at, rebalance_report.report
+    FROM rebalance_report JOIN pool ON pool.id = rebalance_report.pool_id
+    WHERE pool.name = :pool ORDER BY rebalance_report.at DESC LIMIT 1""")
+
+AUDIT = text("""
+    SELECT * FROM audit
+    WHERE (CAST(:object_kind AS text) IS NULL OR object_kind = :object_kind)
+        AND (CAST(:object_id AS text) IS NULL OR object_id = :object_id)
+        AND (CAST(:actor AS text) IS NULL OR actor = :actor)
+        AND (CAST(:before AS bigint) IS NULL OR id < :before)
+    ORDER BY id DESC LIMIT :limit""")
+
+HEARTBEATS = text("""
+    SELECT name, kind, CAST(extract(epoch FROM CAST(:now AS timestamptz) - at) AS bigint) AS age
+    FROM process_heartbeat ORDER BY name""")
+
+COUNTS = text("SELECT state, count(*) AS workloads FROM workload GROUP BY state")
