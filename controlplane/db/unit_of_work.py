@@ -22,6 +22,7 @@ from controlplane.db.stores.audit import AuditStore
 from controlplane.db.stores.fleet import FleetStore
 from controlplane.db.stores.ledger import LedgerStore
 from controlplane.db.stores.planning import PlanningStore
+from controlplane.db.stores.queries import QueryStore
 from controlplane.db.stores.tenancy import TenancyStore
 from controlplane.db.stores.workloads import WorkloadStore
 
@@ -106,6 +107,11 @@ class SqlUnitOfWork:
     def workloads(self) -> WorkloadStore:
         """Workloads and their PodSets."""
         return WorkloadStore(self._session, self.now)
+
+    @cached_property
+    def queries(self) -> QueryStore:
+        """Read models."""
+        return QueryStore(self._session, self.now)
 
     @cached_property
     def fleet(self) -> FleetStore:

@@ -18,6 +18,7 @@ from controlplane.services.ports.attempts import AttemptStore
 from controlplane.services.ports.fleet import AgentStore, FleetStore
 from controlplane.services.ports.ledger import AuditStore, LedgerStore
 from controlplane.services.ports.planning import PlanningStore
+from controlplane.services.ports.queries import QueryStore
 from controlplane.services.ports.tenancy import TenancyStore
 from controlplane.services.ports.workloads import WorkloadStore
 
@@ -41,6 +42,9 @@ class UnitOfWork(Protocol):
 
     @property
     def workloads(self) -> WorkloadStore: ...
+
+    @property
+    def queries(self) -> QueryStore: ...
 
     @property
     def fleet(self) -> FleetStore: ...
