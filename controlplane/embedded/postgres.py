@@ -30,7 +30,7 @@ APP_ROLE = "muster_app"
 DATABASE = "muster"
 INIT_SECONDS = 120
 STOP_SECONDS = 5
-STRAY_SECONDS = 8
+STRAY_SECONDS = 6
 OLDEST_MAJOR = 15
 HBA = f"host all all {LOCAL_HOST}/32 scram-sha-256\n"
 
