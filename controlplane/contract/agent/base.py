@@ -12,7 +12,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstrai
 PROTOCOL_VERSION = 1
 PROTOCOL_OLDEST = 1
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")]
+_NAME = r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"
+Name = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=_NAME)]
 Text = Annotated[str, StringConstraints(max_length=1024)]  # any words from a cluster, cut by the sender
 Key = Annotated[str, StringConstraints(max_length=316)]  # a label key, resource name or device key
 Amount = Annotated[int, Field(ge=0, le=2**53, strict=True)]
@@ -25,7 +26,7 @@ class WireModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class VersionRefused(Exception):  # noqa: N818 - reads as the fact that it states
+class VersionRefused(Exception):
     """No protocol version is spoken by both sides."""
 
 
