@@ -16,6 +16,7 @@ from controlplane.services.validation import parsed
 
 LABEL_QUEUE = "muster.dev/queue"
 POD_SET = "main"
+DEADLINE_MAX = 31_622_400
 
 _DROPPED = {
     "backoffLimit": "a gang is tried again whole (annotation muster.dev/max-attempts)",
@@ -24,7 +25,7 @@ _DROPPED = {
     "completionMode": "every pod has an index",
     "podReplacementPolicy": "pods are replaced only when they have failed",
 }
-_KEPT = frozenset({"parallelism", "completions", "template"})
+_KEPT = frozenset({"parallelism", "completions", "template", "activeDeadlineSeconds"})
 _METADATA = frozenset({"name", "namespace", "labels", "annotations", "creationTimestamp"})
 
 
@@ -107,6 +108,9 @@ def _queue(labels: Mapping[str, str]) -> str:
 def _gang(spec: Mapping[str, object]) -> dict[str, object]:
     for field in sorted(spec.keys() - _KEPT - _DROPPED.keys()):
         raise _invalid(f"/spec/{field}", "not-yet", f"{field} of a Job is not obeyed yet, so it is not accepted")
+    deadline = spec.get("activeDeadlineSeconds", 1)
+    if not isinstance(deadline, int) or isinstance(deadline, bool) or not 1 <= deadline <= DEADLINE_MAX:
+        raise _invalid("/spec/activeDeadlineSeconds", "invalid-quantity", "activeDeadlineSeconds is at least 1")
     parallelism = spec.get("parallelism", 1)
     if spec.get("completions", parallelism) != parallelism:
         raise _invalid(

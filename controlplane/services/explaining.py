@@ -1,0 +1,141 @@
+"""Why a Workload stands where it stands, said to the researcher who asks.
+
+For one that waits, a planner's view of this very moment is asked (`core.cycle.explain` on a fresh Snapshot), so that
+what is said is true now; Reasons that an earlier cycle stored are the answer where that view cannot be had.
+"""
+
+from datetime import datetime, timedelta
+
+from controlplane.contract.rest.common import ReasonView
+from controlplane.contract.rest.workloads import Explanation
+from controlplane.core.cycle import explain
+from controlplane.core.facts.queries import Scope, WaitingFact
+from controlplane.core.ids import WorkloadId
+from controlplane.core.lifecycle import WorkloadState
+from controlplane.core.reasons import Reason
+from controlplane.core.records import World
+from controlplane.services.errors import NotFound
+from controlplane.services.ports.planning import SnapshotReader
+from controlplane.services.ports.unit_of_work import UnitOfWorkFactory
+
+_STEPS = {
+    "placed": "its nodes are chosen and held, and the cluster is creating its pods",
+    "prepared": "its pods are created and held back until all of them may start",
+    "starting": "its pods may start; images are pulled and containers come up",
+    "running": "its pods run",
+    "stopping": "its pods are being stopped",
+    "ended": "its last attempt has ended",
+}
+_ENDS = {
+    "preempted": "gave its devices back to the queue that lent them",
+    "rejected": "was refused by the cluster",
+    "voided": "was taken back before it started",
+    "lost": "was lost with its machines",
+    "failed": "failed",
+    "moved": "was moved",
+}
+
+
+def explained(factory: UnitOfWorkFactory, reader: SnapshotReader, scope: Scope, workload: WorkloadId) -> Explanation:
+    """The state in words, with every Reason; raises NotFound."""
+    with factory() as uow:
+        fact, now = uow.queries.waiting(scope, workload), uow.now
+    if fact is None:
+        raise NotFound("there is no such workload")
+    live = _live_reasons(reader, fact) if fact.state is WorkloadState.PENDING else None
+    reasons = fact.reasons if live is None else live
+    if fact.state is not WorkloadState.PENDING:
+        reasons = (fact.attempt_reason,) if fact.attempt_reason is not None else ()
+    return Explanation(
+        id=fact.id,
+        name=fact.name,
+        state=fact.state,
+        text=_text(fact, reasons, now, is_live=live is not None),
+        reasons=[ReasonView(code=each.code, sentence=each.sentence(), facts=dict(each.facts)) for each in reasons],
+        live=live is not None,
+    )
+
+
+def _live_reasons(reader: SnapshotReader, fact: WaitingFact) -> tuple[Reason, ...] | None:
+    """None where the Workload is no longer among those that wait: it was placed between two looks."""
+    reading = reader.read(fact.pool, None)
+    world = World(fact.pool, reading.pool_name)
+    world.apply(reading.changes)
+    snapshot = world.freeze()
+    if fact.id not in snapshot.waiting:
+        return None
+    return explain(snapshot, reading.policy, reading.now, fact.id)
+
+
+def _text(fact: WaitingFact, reasons: tuple[Reason, ...], now: datetime, *, is_live: bool) -> str:
+    since = _span(now - fact.state_changed_at)
+    match fact.state:
+        case WorkloadState.PENDING:
+            said = [_waiting(fact, now), _past(fact), _because(reasons, is_live=is_live)]
+        case WorkloadState.RESERVED:
+            said = [f"{fact.name} is about to start{_where(fact)}: {_STEPS.get(fact.attempt_state or '', '')}."]
+        case WorkloadState.RUNNING:
+            said = [f"{fact.name} has been running{_where(fact)} for {since}, as attempt {fact.attempt}.", _away(fact)]
+        case WorkloadState.STOPPING:
+            said = [f"{fact.name} is being stopped{_where(fact)}; what follows is decided when its pods are gone."]
+        case WorkloadState.CANCELLING:
+            said = [f"{fact.name} is being cancelled{_where(fact)}; its devices are free once its pods are gone."]
+            said.append(_away(fact))
+        case WorkloadState.FAILED:
+            said = [f"{fact.name} failed {since} ago, in attempt {fact.attempt}."]
+        case WorkloadState.SUCCEEDED:
+            said = [f"{fact.name} succeeded {since} ago, in attempt {fact.attempt}."]
+        case WorkloadState.CANCELLED:
+            said = [f"{fact.name} was cancelled {since} ago."]
+    if fact.state is not WorkloadState.PENDING:
+        said.extend(each.sentence() for each in reasons)
+    return " ".join(sentence for sentence in said if sentence)
+
+
+def _waiting(fact: WaitingFact, now: datetime) -> str:
+    asked = f"{fact.pods} pod{'s' * (fact.pods != 1)}"
+    if fact.devices:
+        asked += f" with {fact.devices} device{'s' * (fact.devices != 1)} in all"
+    return f"{fact.name} of {fact.queue_path} has waited for {_span(now - fact.submitted_at)}. It asks for {asked}."
+
+
+def _past(fact: WaitingFact) -> str:
+    """Why it waits again, where it had started once."""
+    if not fact.attempt or fact.outcome is None:
+        return ""
+    end = _ENDS.get(fact.outcome, fact.outcome)
+    if fact.outcome == "failed" and fact.verdict == "infrastructure":
+        end = "ended because of its machines, which does not count against it"
+    why = f" {fact.attempt_reason.sentence()}" if fact.attempt_reason is not None else ""
+    return f"Attempt {fact.attempt} {end}.{why}"
+
+
+def _because(reasons: tuple[Reason, ...], *, is_live: bool) -> str:
+    if not reasons:
+        if is_live:
+            return "Nothing stands in its way: the next planning cycle places it."
+        return "No planning cycle has looked at it yet."
+    said = " ".join(each.sentence() for each in reasons)
+    return f"It does not start now because: {said}" if is_live else f"When it was last looked at: {said}"
+
+
+def _where(fact: WaitingFact) -> str:
+    names = [name for name, _ in fact.clusters]
+    return f" in {' and '.join(names)}" if names else ""
+
+
+def _away(fact: WaitingFact) -> str:
+    """A silent cluster changes nothing for its pods, but its news are old."""
+    silent = [f"{name} is {state}" for name, state in fact.clusters if state in {"suspect", "unreachable"}]
+    if not silent:
+        return ""
+    return f"{' and '.join(silent)}: nothing newer is known until it is heard again; its quota stays charged."
+
+
+def _span(span: timedelta) -> str:
+    total = max(0, int(span.total_seconds()))
+    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if total >= 2 * size or total == size:
+            count = total // size
+            return f"{count} {unit}{'s' * (count != 1)}"
+    return f"{total} second{'s' * (total != 1)}"
