@@ -36,6 +36,7 @@ class Settings(BaseSettings):
     lease_seconds: Seconds = Field(default=60, description="How long an agent's Session may act after a reply.")
     planner_lease_seconds: Seconds = Field(default=3, description="How long a planner owns its Pool unrenewed.")
     sweep_seconds: Seconds = Field(default=2, description="Pause between two sweeps of the due rows.")
+    worker_concurrency: int = Field(default=1, ge=1, le=64, description="Threads of a worker; planners have one.")
     cycle_base_every: int = Field(default=200, ge=1, le=100_000, description="Cycles between two stored bases.")
     cycle_retention_hours: int = Field(default=72, ge=1, le=8_760)
     log_level: str = "INFO"

@@ -21,7 +21,7 @@ class Book:
 
     def __init__(self, accounts: Iterable[LedgerAccount]) -> None:
         """`accounts` holds every account on the way to the root of each that is charged."""
-        self._tree = QuotaTree.from_rows(_row(account) for account in accounts)
+        self._tree = tree_of_accounts(accounts)
 
     def available(self, key: AccountKey) -> int:
         """How much more may be charged to this account now."""
@@ -53,6 +53,11 @@ class Book:
         assert legs[0].amount == amount, f"{key} holds less than is given back"
         for leg in legs:
             yield TransferLeg(_key(leg), leg.amount, side if _key(leg) == key else Side.POSTED, Side.FREE)
+
+
+def tree_of_accounts(accounts: Iterable[LedgerAccount]) -> QuotaTree:
+    """Stored accounts as a tree that may be asked and charged; `accounts` must reach up to the roots."""
+    return QuotaTree.from_rows(_row(account) for account in accounts)
 
 
 def relimited(

@@ -1,6 +1,7 @@
 """The knobs of one Pool, versioned; each has a safe default. Durations in whole seconds."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,3 +19,13 @@ class Policy:
     exclusions_before_reason: int = 3
     node_lost_seconds: int = 60
     backoff_seconds: int = 30
+
+
+def policy_from(version: int, spec: Mapping[str, object]) -> Policy:
+    """Build a Policy from a stored document's spec; knobs that it does not name keep their defaults.
+
+    Documents are validated when they are applied, so an unknown name here is a broken invariant: AssertionError.
+    """
+    known = {field.name for field in fields(Policy)} - {"version"}
+    assert set(spec) <= known, f"unknown policy knobs {sorted(set(spec) - known)}"
+    return Policy(version=version, **spec)  # type: ignore[arg-type]  # validated where it was applied

@@ -1,0 +1,182 @@
+"""What passes between a planner and the database: changes of the world, leases, cycles.
+
+Values only. `db.snapshot_reader` and `db.stores.planning` make and take them, `services.scheduling` decides.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from controlplane.core.capacity import Cluster, Node
+from controlplane.core.demand import Earmark, Exclusion, NodeShare, RunningAttempt, Workload
+from controlplane.core.ids import AttemptNumber, ClusterId, FlavorName, NodeId, PoolId, QueueId, WorkloadId
+from controlplane.core.lifecycle import WorkloadState
+from controlplane.core.policy import Policy
+from controlplane.core.tenancy import Queue
+
+
+class Table(StrEnum):
+    """The tables of a planner's world."""
+
+    CLUSTERS = "clusters"
+    NODES = "nodes"
+    QUEUES = "queues"
+    WAITING = "waiting"
+    RUNNING = "running"
+    EARMARKS = "earmarks"
+    EXCLUSIONS = "exclusions"
+    USAGE_ELSEWHERE = "usage_elsewhere"
+
+
+Key = int | str | tuple[int, str] | tuple[str, int]
+Value = Cluster | Node | Queue | Workload | RunningAttempt | Earmark | Exclusion | int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One row of a planner's world as it is now; None: it is not there (any more)."""
+
+    table: Table
+    key: Key
+    value: Value | None
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """Up to where a reading saw everything: rows written by transactions below `xmin` were all visible."""
+
+    xmin: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What changed in a Pool since a horizon, read in one REPEATABLE READ transaction."""
+
+    pool: PoolId
+    pool_name: str
+    changes: Sequence[Change]
+    horizon: Horizon
+    is_whole: bool
+    policy: Policy
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerLease:
+    """The right to commit plans of one Pool, as long as its epoch is the Pool's."""
+
+    pool: PoolId
+    owner: str
+    epoch: int
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CycleRecord:
+    """What replay needs of one cycle. `changes` and `plan` are compressed canonical JSON."""
+
+    pool: PoolId
+    epoch: int
+    base: int | None
+    policy_version: int
+    now: datetime
+    changes: bytes
+    plan: bytes
+    plan_sha256: bytes
+    running_sha256: bytes
+    decisions: int
+    dropped: int
+    work_units: int
+    left_over: int
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DueEarmark:
+    """An earmark that was ended because its time had passed."""
+
+    workload: WorkloadId
+    pool: PoolId
+
+
+@dataclass(frozen=True, slots=True)
+class FreshNode:
+    """A node's counters, locked for this transaction. `free` by Flavor; CPU in millicores, memory in bytes."""
+
+    id: NodeId
+    name: str
+    cluster: ClusterId
+    is_schedulable: bool
+    free: Mapping[FlavorName, int]
+    cpu_milli_free: int
+    memory_bytes_free: int
+
+
+@dataclass(frozen=True, slots=True)
+class FreshWorkload:
+    """A Workload, locked for this transaction, with what an apply directive is made from."""
+
+    id: WorkloadId
+    name: str
+    state: WorkloadState
+    attempts_made: int
+    live_attempt: AttemptNumber | None
+    kind: str
+    queue_path: str
+    spec: Mapping[str, object]
+    manifest: Mapping[str, object] | None
+    labels: Mapping[str, str]
+    on_cluster_loss: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodDraft:
+    """A pod to be written, with what is held for it."""
+
+    cluster: ClusterId
+    pod_set: str
+    index: int
+    rank: int
+    node: NodeId
+    flavor: FlavorName
+    amount: int
+    cpu_milli: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptDraft:
+    """An Attempt to be written whole: its pods, its charges, and per Cluster the body of its apply directive."""
+
+    workload: WorkloadId
+    attempt: AttemptNumber
+    queue: QueueId
+    charges: tuple[tuple[FlavorName, int], ...]
+    pods: tuple[PodDraft, ...]
+    bodies: Mapping[ClusterId, Mapping[str, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class EarmarkDraft:
+    """Shares to keep for a Workload."""
+
+    workload: WorkloadId
+    cluster: ClusterId
+    shares: tuple[NodeShare, ...]
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCycle:
+    """A cycle as stored; `base` is the id of the cycle that its changes start from, its own if it is one."""
+
+    id: int
+    base: int
+    policy_version: int
+    policy: Mapping[str, object]
+    now: datetime
+    changes: bytes
+    plan: bytes
+    plan_sha256: bytes
+    running_sha256: bytes

@@ -1,0 +1,167 @@
+"""Writes the admissions of one cycle as one batch: a statement per table, whatever the number of gangs.
+
+Whoever calls has locked accounts, node counters and Workloads (in that order) and rechecked every decision, so
+nothing here decides. Balances and transfers are the ledger's; these are the rows beside them.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from controlplane.core.facts.planning import AttemptDraft
+
+FIRST_CHECK_SECONDS = 30  # after this, `check_attempts` looks whether the agent has answered
+
+
+def write_attempts(session: Session, drafts: Sequence[AttemptDraft], cycle: int, now: datetime) -> None:
+    """Write everything that an admission is, save its Transfer."""
+    if not drafts:
+        return
+    _workloads(session, drafts, now)
+    _attempts(session, drafts, cycle, now)
+    _placements(session, drafts)
+    _pods_and_holds(session, drafts, now)
+    _counters(session, drafts)
+    _reservations(session, drafts, now)
+    _directives(session, drafts, now)
+
+
+def _workloads(session: Session, drafts: Sequence[AttemptDraft], now: datetime) -> None:
+    session.execute(
+        text("""
+            UPDATE workload SET state = 'reserved', attempts_made = given.attempt, reasons = CAST('[]' AS jsonb),
+                state_changed_at = :now, next_check_at = NULL, version = version + 1
+            FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[])) AS given(id, attempt)
+            WHERE workload.id = given.id"""),
+        {"ids": [d.workload for d in drafts], "attempts": [d.attempt for d in drafts], "now": now},
+    )
+
+
+def _attempts(session: Session, drafts: Sequence[AttemptDraft], cycle: int, now: datetime) -> None:
+    session.execute(
+        text("""
+            INSERT INTO attempt (workload_id, attempt, state, cycle_id, placed_at, next_check_at)
+            SELECT id, attempt, 'placed', :cycle, :now, :check
+            FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[])) AS given(id, attempt)"""),
+        {
+            "ids": [d.workload for d in drafts],
+            "attempts": [d.attempt for d in drafts],
+            "cycle": cycle,
+            "now": now,
+            "check": now + timedelta(seconds=FIRST_CHECK_SECONDS),
+        },
+    )
+
+
+def _placements(session: Session, drafts: Sequence[AttemptDraft]) -> None:
+    rows = [(d.workload, d.attempt, cluster) for d in drafts for cluster in sorted(d.bodies)]
+    session.execute(
+        text("""
+            INSERT INTO placement (workload_id, attempt, cluster_id, state, wanted_gen, applied_gen)
+            SELECT id, attempt, cluster, 'ordered', 1, 0
+            FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]), CAST(:clusters AS bigint[]))
+                AS given(id, attempt, cluster)"""),
+        dict(zip(("ids", "attempts", "clusters"), map(list, zip(*rows, strict=True)), strict=True)),
+    )
+
+
+def _pods_and_holds(session: Session, drafts: Sequence[AttemptDraft], now: datetime) -> None:
+    """Both from one list, so that a hold's pod is never looked up."""
+    names = ("workloads", "attempts", "clusters", "sets", "indexes", "ranks", "nodes", "flavors", "amounts", "cpus",
+             "memories")  # fmt: skip
+    rows = [
+        (d.workload, d.attempt, p.cluster, p.pod_set, p.index, p.rank, p.node, p.flavor, p.amount, p.cpu_milli,
+         p.memory_bytes)
+        for d in drafts
+        for p in d.pods
+    ]  # fmt: skip
+    bound = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    session.execute(
+        text("""
+            WITH given AS MATERIALIZED (
+                SELECT nextval(pg_get_serial_sequence('pod', 'id')) AS pod_id, t.*
+                FROM unnest(CAST(:workloads AS uuid[]), CAST(:attempts AS bigint[]), CAST(:clusters AS bigint[]),
+                    CAST(:sets AS text[]), CAST(:indexes AS bigint[]), CAST(:ranks AS bigint[]),
+                    CAST(:nodes AS bigint[]), CAST(:flavors AS text[]), CAST(:amounts AS bigint[]),
+                    CAST(:cpus AS bigint[]), CAST(:memories AS bigint[]))
+                    AS t(workload, attempt, cluster, pod_set, index, rank, node, flavor, amount, cpu, memory)),
+            pods AS (
+                INSERT INTO pod (id, workload_id, attempt, cluster_id, pod_set, index, rank, node_id, flavor, amount,
+                    state, changed_at)
+                SELECT pod_id, workload, attempt, cluster, pod_set, index, rank, node, flavor, amount, 'placed', :now
+                FROM given)
+            INSERT INTO hold (pod_id, node_id, cluster_id, flavor, amount, cpu_milli, memory_bytes, workload_id,
+                attempt, created_at)
+            SELECT pod_id, node, cluster, flavor, amount, cpu, memory, workload, attempt, :now FROM given"""),
+        bound | {"now": now},
+    )
+
+
+def _counters(session: Session, drafts: Sequence[AttemptDraft]) -> None:
+    units: Counter[tuple[int, str]] = Counter()
+    cpu: Counter[int] = Counter()
+    memory: Counter[int] = Counter()
+    for draft in drafts:
+        for pod in draft.pods:
+            units[pod.node, pod.flavor] += pod.amount
+            cpu[pod.node] += pod.cpu_milli
+            memory[pod.node] += pod.memory_bytes
+    keys = sorted(key for key, amount in units.items() if amount)
+    if keys:
+        session.execute(
+            text("""
+                UPDATE node_flavor SET held = held + given.amount
+                FROM unnest(CAST(:nodes AS bigint[]), CAST(:flavors AS text[]), CAST(:amounts AS bigint[]))
+                    AS given(node, flavor, amount)
+                WHERE node_flavor.node_id = given.node AND node_flavor.flavor = given.flavor"""),
+            {"nodes": [n for n, _ in keys], "flavors": [f for _, f in keys], "amounts": [units[key] for key in keys]},
+        )
+    nodes = sorted(node for node in cpu if cpu[node] or memory[node])
+    if nodes:
+        session.execute(
+            text("""
+                UPDATE node SET cpu_milli_held = cpu_milli_held + given.cpu,
+                    memory_bytes_held = memory_bytes_held + given.memory
+                FROM unnest(CAST(:nodes AS bigint[]), CAST(:cpus AS bigint[]), CAST(:memories AS bigint[]))
+                    AS given(node, cpu, memory)
+                WHERE node.id = given.node"""),
+            {"nodes": nodes, "cpus": [cpu[n] for n in nodes], "memories": [memory[n] for n in nodes]},
+        )
+
+
+def _reservations(session: Session, drafts: Sequence[AttemptDraft], now: datetime) -> None:
+    rows = [(d.workload, d.attempt, flavor, d.queue, amount) for d in drafts for flavor, amount in d.charges if amount]
+    if not rows:
+        return
+    names = ("workloads", "attempts", "flavors", "queues", "amounts")
+    session.execute(
+        text("""
+            INSERT INTO reservation (workload_id, attempt, flavor, queue_id, amount, created_at)
+            SELECT workload, attempt, flavor, queue, amount, :now
+            FROM unnest(CAST(:workloads AS uuid[]), CAST(:attempts AS bigint[]), CAST(:flavors AS text[]),
+                CAST(:queues AS bigint[]), CAST(:amounts AS bigint[]))
+                AS given(workload, attempt, flavor, queue, amount)"""),
+        dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) | {"now": now},
+    )
+
+
+def _directives(session: Session, drafts: Sequence[AttemptDraft], now: datetime) -> None:
+    rows = [
+        (cluster, f"{d.workload}.{d.attempt}", d.workload, d.attempt, json.dumps(d.bodies[cluster]))
+        for d in drafts
+        for cluster in sorted(d.bodies)
+    ]
+    names = ("clusters", "objects", "workloads", "attempts", "bodies")
+    session.execute(
+        text("""
+            INSERT INTO directive (cluster_id, object_id, gen, workload_id, attempt, kind, body, created_at)
+            SELECT cluster, object, 1, workload, attempt, 'apply', CAST(body AS jsonb), :now
+            FROM unnest(CAST(:clusters AS bigint[]), CAST(:objects AS text[]), CAST(:workloads AS uuid[]),
+                CAST(:attempts AS bigint[]), CAST(:bodies AS text[]))
+                AS given(cluster, object, workload, attempt, body)"""),
+        dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) | {"now": now},
+    )

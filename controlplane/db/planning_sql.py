@@ -1,0 +1,107 @@
+"""The statements of `snapshot_reader`, one per table of a planner's world.
+
+Each takes `pool` and `since` (a transaction id; 0 reads everything that is alive). Rows that left the world come
+too when `since` is set, so that a warm planner forgets them.
+"""
+
+from sqlalchemy import TextClause, text
+
+_SINCE = "CAST(CAST(:since AS text) AS xid8)"
+
+
+def _text(statement: str) -> TextClause:
+    return text(statement.replace("{since}", _SINCE))
+
+
+CLOCK = _text("SELECT clock_timestamp(), CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint)")
+
+POLICY = _text("""
+    SELECT pool.name, pool.policy_version AS version, coalesce(policy.spec, CAST('{}' AS jsonb)) AS spec
+    FROM pool LEFT JOIN policy ON policy.pool_id = pool.id AND policy.version = pool.policy_version
+    WHERE pool.id = :pool""")
+
+CLUSTERS = _text("""
+    SELECT id, pool_id, name, state, levels, labels, namespaces, inventory_at, removed_at
+    FROM cluster
+    WHERE changed_xid >= {since} AND (:since > 0 OR (pool_id = :pool AND removed_at IS NULL))
+    ORDER BY id""")
+
+# A node is read again when its counters moved, or when its cluster's levels may have.
+NODES = _text("""
+    SELECT node.id, node.cluster_id, node.name, node.ready, node.cordoned, node.deleting, node.cordoned_by_us,
+           node.lost_at, node.removed_at, node.domains, node.cpu_milli, node.memory_bytes, node.cpu_milli_held,
+           node.memory_bytes_held, cluster.levels
+    FROM node JOIN cluster ON cluster.id = node.cluster_id
+    WHERE cluster.pool_id = :pool AND (:since > 0 OR node.removed_at IS NULL) AND (
+        node.changed_xid >= {since}
+        OR node.id IN (SELECT node_id FROM node_flavor WHERE changed_xid >= {since}))
+    ORDER BY node.id""")
+
+NODE_FLAVORS = _text("""
+    SELECT node_id, flavor, owned, capacity, held FROM node_flavor
+    WHERE node_id = ANY(:nodes) ORDER BY node_id, flavor""")
+
+QUEUES_CHANGED = _text("""
+    SELECT EXISTS (SELECT FROM queue WHERE changed_xid >= {since})
+        OR EXISTS (SELECT FROM quota WHERE changed_xid >= {since})""")
+
+QUEUES = _text("""
+    SELECT id, path, parent_id, weight, namespace, deleted_at FROM queue
+    ORDER BY array_length(string_to_array(path, '/'), 1), path""")
+
+QUOTAS = _text("""
+    SELECT queue_id, flavor, nominal, borrow_limit, lend_limit FROM quota WHERE is_listed ORDER BY queue_id, flavor""")
+
+WORKLOADS = _text("""
+    SELECT CAST(workload.id AS text) AS id, workload.name, workload.queue_id, workload.pool_id, workload.owner,
+           workload.priority,
+           workload.state, workload.shape, workload.attempts_made, workload.old_place, workload.not_before,
+           workload.infrastructure_ends,
+           workload.submitted_at, workload.spec ->> 'strategy' AS strategy, workload.spec -> 'clusters' AS clusters,
+           coalesce(workload.spec ->> 'namespace', '') AS namespace
+    FROM workload
+    WHERE changed_xid >= {since} AND (:since > 0 OR (pool_id = :pool AND state = 'pending'))
+    ORDER BY workload.id""")
+
+POD_SETS = _text("""
+    SELECT CAST(workload_id AS text) AS workload_id, name, replicas, devices, flavors, cpu_milli, memory_bytes,
+           topology_mode, topology_level
+    FROM pod_set WHERE workload_id = ANY(CAST(:workloads AS uuid[])) ORDER BY workload_id, position""")
+
+ATTEMPTS = _text("""
+    SELECT CAST(attempt.workload_id AS text) AS workload_id, attempt.attempt, attempt.state, attempt.placed_at,
+           workload.name, workload.queue_id, workload.priority, workload.pool_id
+    FROM attempt JOIN workload ON workload.id = attempt.workload_id
+    WHERE attempt.changed_xid >= {since} AND (:since > 0 OR (workload.pool_id = :pool AND attempt.state <> 'ended'))
+    ORDER BY attempt.workload_id, attempt.attempt""")
+
+_KEYS = "(SELECT * FROM unnest(CAST(:workloads AS uuid[]), CAST(:attempts AS bigint[])))"
+
+SHARES = _text(f"""
+    SELECT CAST(workload_id AS text) AS workload_id, node_id, cluster_id, flavor, sum(amount) AS amount,
+           sum(cpu_milli) AS cpu_milli, sum(memory_bytes) AS memory_bytes FROM hold
+    WHERE released_at IS NULL AND (workload_id, attempt) IN {_KEYS}
+    GROUP BY hold.workload_id, node_id, cluster_id, flavor ORDER BY hold.workload_id, node_id, flavor""")
+
+CHARGES = _text(f"""
+    SELECT CAST(workload_id AS text) AS workload_id, flavor, amount FROM reservation
+    WHERE state = 'held' AND (workload_id, attempt) IN {_KEYS} ORDER BY workload_id, flavor""")
+
+EARMARKS = _text("""
+    SELECT CAST(workload_id AS text) AS workload_id, cluster_id, shares, until, ended_at FROM earmark
+    WHERE changed_xid >= {since} AND pool_id = :pool AND (:since > 0 OR ended_at IS NULL) ORDER BY workload_id""")
+
+EXCLUSIONS = _text("""
+    SELECT shape, node_id, until, words FROM exclusion
+    WHERE changed_xid >= {since} AND pool_id = :pool ORDER BY shape, node_id""")
+
+# What other Pools charge to the same accounts; a Queue's sums are read again when one of its attempts moved.
+ELSEWHERE = _text("""
+    WITH touched AS (
+        SELECT DISTINCT workload.queue_id FROM attempt JOIN workload ON workload.id = attempt.workload_id
+        WHERE workload.pool_id <> :pool AND attempt.changed_xid >= {since})
+    SELECT reservation.queue_id, reservation.flavor,
+           coalesce(sum(reservation.amount) FILTER (WHERE reservation.state = 'held'), 0) AS amount
+    FROM touched JOIN reservation USING (queue_id) JOIN workload ON workload.id = reservation.workload_id
+    WHERE workload.pool_id <> :pool
+    GROUP BY reservation.queue_id, reservation.flavor ORDER BY 1, 2""")

@@ -1,0 +1,276 @@
+"""Reads a Pool's world for its planner: everything once, then only what changed since the last reading.
+
+A reading is one REPEATABLE READ, read-only transaction. Warm readings rest on `changed_xid`: every row whose
+writer was not finished at the last reading has a transaction id at or above that reading's xmin, so asking for
+those can return a row twice but never skip one, in whatever order transactions commit.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Engine, Row
+from sqlalchemy.orm import Session
+
+from controlplane.core.capacity import Cluster, Node
+from controlplane.core.demand import (
+    Earmark,
+    Exclusion,
+    NodeShare,
+    PodNeeds,
+    PodSet,
+    RunningAttempt,
+    StrategyName,
+    TopologyMode,
+    Workload,
+)
+from controlplane.core.facts.planning import Change, Horizon, Reading, Table
+from controlplane.core.ids import (
+    AttemptNumber,
+    ClusterId,
+    FlavorName,
+    NodeId,
+    PoolId,
+    QueueId,
+    WorkloadId,
+)
+from controlplane.core.lifecycle import AttemptState, ClusterState
+from controlplane.core.policy import policy_from
+from controlplane.core.tenancy import Queue, Quota
+from controlplane.db.planning_sql import (
+    ATTEMPTS,
+    CHARGES,
+    CLOCK,
+    CLUSTERS,
+    EARMARKS,
+    ELSEWHERE,
+    EXCLUSIONS,
+    NODE_FLAVORS,
+    NODES,
+    POD_SETS,
+    POLICY,
+    QUEUES,
+    QUEUES_CHANGED,
+    QUOTAS,
+    SHARES,
+    WORKLOADS,
+)
+
+SqlRow = Row[Any]
+
+
+class SqlSnapshotReader:
+    """Fulfils `services.ports.planning.SnapshotReader` on one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Take the engine; each reading borrows one connection."""
+        self._engine = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+    def read(self, pool: PoolId, since: Horizon | None) -> Reading:
+        """Return the changes since `since`, or everything if it is None."""
+        with Session(self._engine) as session, session.begin():
+            now, xmin = session.execute(CLOCK).one()
+            bound = {"pool": pool, "since": since.xmin if since else 0}
+            changes = [
+                *_clusters(session, bound),
+                *_nodes(session, bound),
+                *_queues(session, bound),
+                *_waiting(session, bound),
+                *_running(session, bound),
+                *_earmarks(session, bound),
+                *_exclusions(session, bound, now),
+                *_elsewhere(session, bound),
+            ]
+            row = session.execute(POLICY, bound).one()
+            return Reading(
+                pool=pool,
+                pool_name=row.name,
+                changes=changes,
+                horizon=Horizon(int(xmin)),
+                is_whole=since is None,
+                policy=policy_from(row.version, row.spec),
+                now=now,
+            )
+
+
+def _clusters(session: Session, bound: dict[str, int]) -> Iterator[Change]:
+    for row in session.execute(CLUSTERS, bound):
+        here = row.pool_id == bound["pool"] and row.removed_at is None
+        value = _cluster(row) if here else None
+        yield Change(Table.CLUSTERS, row.id, value)
+
+
+def _cluster(row: SqlRow) -> Cluster:
+    return Cluster(
+        id=ClusterId(row.id),
+        name=row.name,
+        state=ClusterState(row.state),
+        levels=tuple(row.levels),
+        labels=tuple(sorted(row.labels.items())),
+        namespaces=frozenset(row.namespaces),
+        inventory_at=row.inventory_at,
+    )
+
+
+def _nodes(session: Session, bound: dict[str, int]) -> Iterator[Change]:
+    rows = session.execute(NODES, bound).all()
+    flavors: dict[int, list[SqlRow]] = defaultdict(list)
+    if rows:
+        for flavor in session.execute(NODE_FLAVORS, bound | {"nodes": [row.id for row in rows]}):
+            flavors[flavor.node_id].append(flavor)
+    for row in rows:
+        yield Change(Table.NODES, row.id, None if row.removed_at else _node(row, flavors[row.id]))
+
+
+def _node(row: SqlRow, flavors: Sequence[SqlRow]) -> Node:
+    usable = row.ready and not row.cordoned and not row.deleting and not row.cordoned_by_us and row.lost_at is None
+    return Node(
+        id=NodeId(row.id),
+        cluster=ClusterId(row.cluster_id),
+        name=row.name,
+        domains=tuple(row.name if level == "host" else row.domains.get(level, "") for level in row.levels),
+        is_schedulable=usable,
+        owned={FlavorName(one.flavor): one.owned for one in flavors},
+        usable={FlavorName(one.flavor): one.capacity for one in flavors},
+        held={FlavorName(one.flavor): one.held for one in flavors},
+        cpu_milli=row.cpu_milli,
+        memory_bytes=row.memory_bytes,
+        cpu_milli_held=row.cpu_milli_held,
+        memory_bytes_held=row.memory_bytes_held,
+    )
+
+
+def _queues(session: Session, bound: dict[str, int]) -> Iterator[Change]:
+    """Any change of the tree brings the whole tree: it is small, and namespaces are inherited down it."""
+    if not session.execute(QUEUES_CHANGED, bound).scalar_one():
+        return
+    quotas: dict[int, list[Quota]] = defaultdict(list)
+    for row in session.execute(QUOTAS):
+        quotas[row.queue_id].append(Quota(FlavorName(row.flavor), row.nominal, row.borrow_limit, row.lend_limit))
+    namespaces: dict[int | None, str] = {None: ""}
+    for row in session.execute(QUEUES):  # parents first
+        namespaces[row.id] = row.namespace or namespaces.get(row.parent_id, "")
+        value = Queue(
+            id=QueueId(row.id),
+            path=row.path,
+            parent=None if row.parent_id is None else QueueId(row.parent_id),
+            weight=row.weight,
+            quotas=tuple(quotas[row.id]),
+            namespace=namespaces[row.id],
+        )
+        yield Change(Table.QUEUES, row.id, None if row.deleted_at else value)
+
+
+def _waiting(session: Session, bound: dict[str, int]) -> Iterator[Change]:
+    rows = session.execute(WORKLOADS, bound).all()
+    pending = [row.id for row in rows if row.state == "pending" and row.pool_id == bound["pool"]]
+    pod_sets: dict[str, list[PodSet]] = defaultdict(list)
+    if pending:
+        for row in session.execute(POD_SETS, {"workloads": pending}):
+            pod_sets[row.workload_id].append(_pod_set(row))
+    wanted = set(pending)
+    for row in rows:
+        value = _workload(row, tuple(pod_sets[row.id])) if row.id in wanted else None
+        yield Change(Table.WAITING, row.id, value)
+
+
+def _pod_set(row: SqlRow) -> PodSet:
+    return PodSet(
+        name=row.name,
+        replicas=row.replicas,
+        devices=row.devices,
+        flavors=tuple(FlavorName(name) for name in row.flavors),
+        needs=PodNeeds(cpu_milli=row.cpu_milli, memory_bytes=row.memory_bytes),
+        topology_mode=TopologyMode(row.topology_mode),
+        topology_level=row.topology_level,
+    )
+
+
+def _workload(row: SqlRow, pod_sets: tuple[PodSet, ...]) -> Workload:
+    clusters = row.clusters or {}
+    return Workload(
+        id=WorkloadId(row.id),
+        name=row.name,
+        queue=QueueId(row.queue_id),
+        owner=row.owner,
+        priority=row.priority,
+        submitted_at=row.submitted_at,
+        next_attempt=AttemptNumber(row.attempts_made + 1),
+        pod_sets=pod_sets,
+        strategy=StrategyName(row.strategy or StrategyName.PACK),
+        namespace=row.namespace,
+        clusters_avoided=frozenset(clusters.get("avoid") or ()),
+        cluster_selector=tuple(sorted((clusters.get("selector") or {}).items())),
+        shape=row.shape,
+        not_before=row.not_before,
+        is_repair=False,
+        preferred_nodes=tuple(NodeId(node) for node in row.old_place),
+        disturbances=row.infrastructure_ends,
+    )
+
+
+def _running(session: Session, bound: dict[str, int]) -> Iterator[Change]:
+    rows = session.execute(ATTEMPTS, bound).all()
+    live = [row for row in rows if row.state != "ended" and row.pool_id == bound["pool"]]
+    keys = {"workloads": [row.workload_id for row in live], "attempts": [row.attempt for row in live]}
+    shares: dict[str, list[NodeShare]] = defaultdict(list)
+    clusters: dict[str, set[int]] = defaultdict(set)
+    charges: dict[str, list[tuple[FlavorName, int]]] = defaultdict(list)
+    if live:
+        for row in session.execute(SHARES, keys):
+            share = NodeShare(
+                node=NodeId(row.node_id),
+                flavor=FlavorName(row.flavor),
+                amount=int(row.amount),
+                cpu_milli=int(row.cpu_milli),
+                memory_bytes=int(row.memory_bytes),
+            )
+            shares[row.workload_id].append(share)
+            clusters[row.workload_id].add(row.cluster_id)
+        for row in session.execute(CHARGES, keys):
+            charges[row.workload_id].append((FlavorName(row.flavor), row.amount))
+    present = {row.workload_id for row in live}
+    # An older attempt that ended must not hide the live one that followed it in the same reading.
+    for row in rows:
+        if row.workload_id not in present:
+            yield Change(Table.RUNNING, row.workload_id, None)
+    for row in live:
+        yield Change(
+            Table.RUNNING,
+            row.workload_id,
+            RunningAttempt(
+                workload=WorkloadId(row.workload_id),
+                name=row.name,
+                attempt=AttemptNumber(row.attempt),
+                queue=QueueId(row.queue_id),
+                priority=row.priority,
+                state=AttemptState(row.state),
+                placed_at=row.placed_at,
+                clusters=tuple(ClusterId(one) for one in sorted(clusters[row.workload_id])),
+                charges=tuple(charges[row.workload_id]),
+                shares=tuple(shares[row.workload_id]),
+            ),
+        )
+
+
+def _earmarks(session: Session, bound: dict[str, int]) -> Iterator[Change]:
+    for row in session.execute(EARMARKS, bound):
+        value = Earmark(
+            workload=WorkloadId(row.workload_id),
+            cluster=ClusterId(row.cluster_id),
+            shares=tuple(NodeShare(NodeId(s["node"]), FlavorName(s["flavor"]), s["amount"]) for s in row.shares),
+            until=row.until,
+        )
+        yield Change(Table.EARMARKS, row.workload_id, None if row.ended_at else value)
+
+
+def _exclusions(session: Session, bound: dict[str, int], now: datetime) -> Iterator[Change]:
+    for row in session.execute(EXCLUSIONS, bound):
+        value = Exclusion(shape=row.shape, node=NodeId(row.node_id), until=row.until, words=row.words)
+        yield Change(Table.EXCLUSIONS, (row.shape, row.node_id), value if row.until > now else None)
+
+
+def _elsewhere(session: Session, bound: dict[str, int]) -> Iterator[Change]:
+    for row in session.execute(ELSEWHERE, bound):
+        yield Change(Table.USAGE_ELSEWHERE, (row.queue_id, row.flavor), int(row.amount) or None)

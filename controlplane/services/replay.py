@@ -1,0 +1,52 @@
+"""Runs a stored cycle again and says whether the plan is the same, bit for bit.
+
+A chain of stored cycles starts at a base (every row) and goes on with what changed; each has the time and the
+Policy that it was planned with. Nothing is written.
+"""
+
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from controlplane.core.cycle import plan_cycle
+from controlplane.core.facts.planning import StoredCycle
+from controlplane.core.ids import PoolId
+from controlplane.core.plan import Plan
+from controlplane.core.policy import policy_from
+from controlplane.core.records import World, change_from_record, plan_hash
+from controlplane.services.errors import NotFound
+from controlplane.services.ports.unit_of_work import UnitOfWork
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """One cycle, run again. Hashes are SHA-256 in hex."""
+
+    cycle: int
+    plan: Plan
+    stored_sha256: str
+    replayed_sha256: str
+
+    @property
+    def is_identical(self) -> bool:
+        """Whether the same world gave the same plan."""
+        return self.stored_sha256 == self.replayed_sha256
+
+
+def replay(uow: UnitOfWork, cycle: int) -> Replay:
+    """Run a stored cycle again; raises NotFound where there is none of this id (any more)."""
+    chain = uow.planning.chain(cycle)
+    if not chain:
+        raise NotFound("cycle", str(cycle))
+    return rerun(chain)
+
+
+def rerun(chain: Sequence[StoredCycle]) -> Replay:
+    """Run the last cycle of a chain again; the first must be a base."""
+    world = World(PoolId(0))
+    for stored in chain:
+        world.apply(change_from_record(record) for record in json.loads(zlib.decompress(stored.changes)))
+    last = chain[-1]
+    plan = plan_cycle(world.freeze(), policy_from(last.policy_version, last.policy), last.now)
+    return Replay(last.id, plan, last.plan_sha256.hex(), plan_hash(plan))

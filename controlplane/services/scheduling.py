@@ -1,0 +1,210 @@
+"""Planning a Pool: read what changed, plan, recheck, commit; and the report-only rebalancing pass.
+
+`Planner` is the warm half: it keeps one Pool's world in memory between cycles and belongs to one thread. What a
+cycle commits is `commit`'s; whoever owns the planner lease may plan, and the commit checks its epoch again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from controlplane.core.cycle import plan_cycle
+from controlplane.core.facts.planning import Change, Horizon, PlannerLease, Reading
+from controlplane.core.ids import PoolId, WorkloadId
+from controlplane.core.measure import measure
+from controlplane.core.plan import Plan
+from controlplane.core.reasons import Reason, ReasonCode
+from controlplane.core.records import World
+from controlplane.core.snapshot import Snapshot
+from controlplane.services.commit import Cycle, commit
+from controlplane.services.ports.planning import SnapshotReader
+from controlplane.services.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory, run
+
+
+class Step(StrEnum):
+    """What one look at a Pool came to."""
+
+    IDLE = "idle"  # nothing was due, or nothing more can be done now
+    AGAIN = "again"  # it decided something, or there is newer work
+    DEPOSED = "deposed"  # another planner owns the Pool now
+
+
+class Deposed(Exception):
+    """The lease's epoch is over; nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanningTools:
+    """What a planner works with. `number(clusters)` gives new directives their place in the streams."""
+
+    uow_factory: UnitOfWorkFactory
+    reader: SnapshotReader
+    lease_seconds: int
+    base_every: int
+    observe: Callable[[str, int, int], None] = field(default=lambda _kind, _done, _dropped: None)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A cycle that is planned and not committed: under which lease, on what, up to which dirty version."""
+
+    lease: PlannerLease
+    version: int
+    reading: Reading
+    snapshot: Snapshot
+    plan: Plan
+
+
+class Planner:
+    """One Pool's planner: its lease, its warm world, its cycles."""
+
+    def __init__(self, pool: PoolId, owner: str, tools: PlanningTools) -> None:
+        """`owner` names this process in the lease, uniquely."""
+        self._pool = pool
+        self._owner = owner
+        self._tools = tools
+        self._lease: PlannerLease | None = None
+        self._epoch = -1
+        self.forget()
+
+    def take(self) -> bool:
+        """Take or renew the lease; called by the renewing thread. False: another planner owns the Pool."""
+        with self._tools.uow_factory() as uow:
+            self._lease = uow.planning.take_lease(self._pool, self._owner, self._tools.lease_seconds)
+        return self._lease is not None
+
+    def let_go(self) -> None:
+        """Give the lease back, so that the next planner need not wait for it to lapse."""
+        with self._tools.uow_factory() as uow:
+            uow.planning.drop_lease(self._pool, self._owner)
+        self._lease = None
+
+    def forget(self) -> None:
+        """Drop the warm world; the next step loads it whole."""
+        self._world = World(self._pool)
+        self._horizon: Horizon | None = None
+        self._unstored: list[Change] = []
+        self._said: dict[WorkloadId, tuple[Reason, ...]] = {}
+        self._cycles_since_base = 0
+
+    def step(self) -> Step:
+        """Look whether the Pool has work, and if so plan and commit one cycle."""
+        planned = self.plan()
+        return Step.IDLE if planned is None else self.commit(planned)
+
+    def plan(self) -> Planned | None:
+        """Read what changed and plan on it, with no transaction open; None if there is nothing to plan."""
+        lease = self._lease
+        if lease is None:
+            return None
+        with self._tools.uow_factory() as uow:
+            version, is_due = uow.planning.is_due(self._pool)
+        if lease.epoch != self._epoch:
+            self.forget()
+            self._epoch = lease.epoch
+        elif not is_due:
+            return None
+        reading = self._read()
+        snapshot = self._world.freeze()
+        plan = plan_cycle(snapshot, reading.policy, reading.now, self._world.warm_index(snapshot))
+        return Planned(lease, version, reading, snapshot, plan)
+
+    def commit(self, planned: Planned) -> Step:
+        """Write what still holds on fresh rows, and note up to where the Pool is planned."""
+        try:
+            written = self._write(planned)
+        except Deposed:
+            self.forget()
+            return Step.DEPOSED
+        check = next_moment(planned.snapshot, planned.plan, planned.reading.now)
+        with self._tools.uow_factory() as uow:
+            newer = not uow.planning.settle_pool(self._pool, planned.version, check)
+        return Step.AGAIN if written or newer else Step.IDLE
+
+    def _read(self) -> Reading:
+        reading = self._tools.reader.read(self._pool, self._horizon)
+        self._world.rename(reading.pool_name)
+        self._world.apply(reading.changes)
+        self._horizon = reading.horizon
+        self._unstored.extend(reading.changes)
+        return reading
+
+    def _write(self, planned: Planned) -> int:
+        """Commit what was decided; returns how many decisions were. A cycle that changes nothing is not stored."""
+        said = self._new_reasons(planned.plan)
+        if not planned.plan.decisions and not said:
+            return 0
+        is_base = self._cycles_since_base == 0 or self._cycles_since_base >= self._tools.base_every
+        cycle = Cycle(
+            lease=planned.lease,
+            snapshot=planned.snapshot,
+            plan=planned.plan,
+            policy=planned.reading.policy,
+            now=planned.reading.now,
+            changes=self._world.changes() if is_base else tuple(self._unstored),
+            is_base=is_base,
+            said=said,
+        )
+
+        def work(uow: UnitOfWork) -> int:
+            if not uow.planning.lock_pool(self._pool, planned.lease.epoch):
+                raise Deposed
+            return commit(uow, cycle, self._tools.observe)
+
+        written = run(self._tools.uow_factory, work)
+        self._said.update(said)
+        self._unstored.clear()
+        self._cycles_since_base = 1 if is_base else self._cycles_since_base + 1
+        self._number(planned.snapshot, planned.plan)
+        return written
+
+    def _number(self, snapshot: Snapshot, plan: Plan) -> None:
+        """Give the new directives their numbers, in a transaction of its own that is over at once."""
+        if plan.decisions:
+            with self._tools.uow_factory() as uow:
+                uow.agents.number_directives(sorted(snapshot.clusters))
+
+    def _new_reasons(self, plan: Plan) -> dict[WorkloadId, tuple[Reason, ...]]:
+        """Reasons of another kind than last time. Numbers alone move too often; `explain` works them out anew."""
+        self._said = {workload: said for workload, said in self._said.items() if workload in plan.reasons}
+        return {
+            workload: reasons
+            for workload, reasons in plan.reasons.items()
+            if _codes(self._said.get(workload, ())) != _codes(reasons)
+        }
+
+
+def _codes(reasons: tuple[Reason, ...]) -> list[ReasonCode]:
+    return [reason.code for reason in reasons]
+
+
+def next_moment(snapshot: Snapshot, plan: Plan, now: datetime) -> datetime | None:
+    """When time alone may change the answer: a back-off, an earmark or an exclusion ends. None: never."""
+    if not plan.reasons:
+        return None
+    moments = [workload.not_before for workload in snapshot.waiting.values() if workload.not_before is not None]
+    moments += [earmark.until for earmark in snapshot.earmarks.values()]
+    moments += [exclusion.until for exclusion in snapshot.exclusions]
+    return min((moment for moment in moments if moment > now), default=None)
+
+
+def expire_earmarks(uow: UnitOfWork, limit: int) -> int:
+    """End earmarks whose time has passed and let their Pools be planned again."""
+    pools = uow.planning.expire_earmarks(limit)
+    for pool in pools:
+        uow.wake_pool(pool)
+    return len(pools)
+
+
+def rebalance_once(uow_factory: UnitOfWorkFactory, reader: SnapshotReader) -> int:
+    """Measure every Pool and store the report; nothing is moved."""
+    with uow_factory() as uow:
+        pools = uow.planning.pools()
+    for pool, name in pools:
+        world = World(pool, name)
+        world.apply(reader.read(pool, None).changes)
+        report = measure(world.freeze())
+        with uow_factory() as uow:
+            uow.planning.store_report(pool, report.as_record())
+    return len(pools)

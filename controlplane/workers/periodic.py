@@ -1,0 +1,109 @@
+"""The table of periodic jobs: what runs how often, and what it costs to miss a run.
+
+beat sends each job on time and any sweep finds what beat missed: whoever comes first claims the run in Postgres
+(`periodic_run`), so two beats, ten workers and a silent Redis give the same result.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from controlplane.bootstrap import Container
+from controlplane.services import accounting, attempts, fleet, scheduling
+
+BATCH = 500  # rows that one run takes at most; the rest waits for the next run
+IDEMPOTENCY_KEY_DAYS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One periodic job. `run` returns how many rows it worked."""
+
+    name: str
+    every_seconds: int
+    run: Callable[[Container], int]
+    if_missed: str
+
+
+def _check_attempts(container: Container) -> int:
+    with container.uow_factory() as uow:
+        return attempts.check_attempts(uow, BATCH)
+
+
+def _check_clusters(container: Container) -> int:
+    with container.uow_factory() as uow:
+        return fleet.check_clusters(uow, BATCH)
+
+
+def _check_nodes(container: Container) -> int:
+    with container.uow_factory() as uow:
+        return fleet.check_nodes(uow, BATCH)
+
+
+def _expire_earmarks(container: Container) -> int:
+    with container.uow_factory() as uow:
+        return scheduling.expire_earmarks(uow, BATCH)
+
+
+def _poke_pools(container: Container) -> int:
+    with container.uow_factory() as uow:
+        due = uow.planning.due_pools(BATCH)
+    for pool in due:
+        container.wakeups.poke(pool)
+    return len(due)
+
+
+def _number_directives(container: Container) -> int:
+    with container.uow_factory() as uow:
+        return uow.agents.number_left_over(BATCH)
+
+
+def _sync_accounts(container: Container) -> int:
+    with container.uow_factory() as uow:
+        return accounting.sync_accounts(uow)
+
+
+def _roll_up_usage(container: Container) -> int:
+    with container.uow_factory() as uow:
+        return accounting.roll_up_usage(uow)
+
+
+def _seal_audit(container: Container) -> int:
+    with container.uow_factory() as uow:
+        return uow.audit.seal(BATCH)
+
+
+def _rebalance(container: Container) -> int:
+    return scheduling.rebalance_once(container.uow_factory, container.snapshot_reader)
+
+
+def _drop_old(container: Container) -> int:
+    hours = container.settings.cycle_retention_hours
+    with container.uow_factory() as uow:
+        keys = uow.tenancy.drop_idempotency_keys(uow.now - timedelta(days=IDEMPOTENCY_KEY_DAYS), BATCH)
+        return keys + uow.planning.drop_cycles_before(uow.now - timedelta(hours=hours), BATCH)
+
+
+PERIODIC: tuple[Job, ...] = (
+    Job("check-attempts", 1, _check_attempts, "a verdict or a passed budget waits for the next run"),
+    Job("check-clusters", 1, _check_clusters, "a silent cluster is called suspect later; nothing is evicted by it"),
+    Job("check-nodes", 2, _check_nodes, "a lost node's gang is requeued later"),
+    Job("expire-earmarks", 5, _expire_earmarks, "freed room is kept for its asker a little longer"),
+    Job("poke-pools", 1, _poke_pools, "planners find due pools by their own sweep"),
+    Job("number-directives", 2, _number_directives, "directives that a crash left unnumbered reach agents later"),
+    Job("sync-accounts", 10, _sync_accounts, "quota that counts what clusters own follows later"),
+    Job("roll-up-usage", 300, _roll_up_usage, "hourly usage is folded later; nothing is counted twice"),
+    Job("seal-audit", 60, _seal_audit, "the hash chain over audit rows closes later"),
+    Job("rebalance", 60, _rebalance, "the last report stays the newest"),
+    Job("drop-old", 3_600, _drop_old, "old cycles and idempotency keys stay longer"),
+)
+
+BY_NAME = {job.name: job for job in PERIODIC}
+
+
+def run_due(container: Container, names: list[str] | None = None) -> int:
+    """Claim and run every job (or those of `names`) whose time has come; returns the rows worked."""
+    jobs = PERIODIC if names is None else [BY_NAME[name] for name in names if name in BY_NAME]
+    with container.uow_factory() as uow:
+        claimed = uow.planning.claim_periodic({job.name: job.every_seconds for job in jobs})
+    return sum(BY_NAME[name].run(container) for name in claimed)

@@ -1,0 +1,111 @@
+"""The planner's half of a planner process: who owns which Pool, and when to plan it.
+
+One thread plans (so that the warm world needs no lock), one renews leases, and Celery's own thread only sets a
+flag. A planner that owns a Pool subscribes to the Pool's queue; a standby does not, so that no poke is lost on it.
+"""
+
+import threading
+from typing import Protocol
+
+import structlog
+
+from controlplane.bootstrap import Container
+from controlplane.core.ids import PoolId
+from controlplane.services.scheduling import Planner, Step
+
+log = structlog.get_logger(__name__)
+RENEW_SECONDS = 1.0
+CYCLES_IN_A_ROW_MAX = 50  # then other Pools get their turn
+
+
+class Subscribe(Protocol):
+    """Listens to a Pool's queue, or stops listening."""
+
+    def __call__(self, pool: PoolId, *, on: bool) -> None:
+        """Take up (`on`) or leave the Pool's queue; must not raise."""
+        ...
+
+
+class PlannerLoop:
+    """Plans every Pool that this process holds the lease of."""
+
+    def __init__(self, container: Container, owner: str, subscribe: Subscribe) -> None:
+        """`owner` must be unique to this process; `subscribe(pool, on)` listens to the Pool's queue or stops."""
+        self._container = container
+        self._owner = owner
+        self._subscribe = subscribe
+        self._planners: dict[PoolId, Planner] = {}
+        self._held: set[PoolId] = set()
+        self._woken = threading.Event()
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._plan_for_ever, name="planner", daemon=True),
+            threading.Thread(target=self._renew_for_ever, name="planner-lease", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Begin planning and renewing."""
+        for thread in self._threads:
+            thread.start()
+
+    def wake(self, _pool: int) -> None:
+        """Look for work now; called by the poke's task."""
+        self._woken.set()
+
+    def subscribe_held(self) -> None:
+        """Listen (again) to the queues of all Pools held: the broker connection is new."""
+        for pool in list(self._held):
+            self._subscribe(pool, on=True)
+
+    def stop(self) -> None:
+        """End, and let the next planner take over at once."""
+        self._stop.set()
+        self._woken.set()
+        for thread in self._threads:
+            thread.join(timeout=self._container.settings.planner_lease_seconds)
+        for planner in self._planners.values():
+            planner.let_go()
+
+    def _plan_for_ever(self) -> None:
+        while not self._stop.is_set():
+            self._woken.wait(timeout=self._container.settings.sweep_seconds / 2)
+            self._woken.clear()
+            for pool, planner in list(self._planners.items()):
+                self._plan(pool, planner)
+
+    def _plan(self, pool: PoolId, planner: Planner) -> None:
+        if pool not in self._held:
+            return
+        for _ in range(CYCLES_IN_A_ROW_MAX):
+            try:
+                step = planner.step()
+            except Exception as error:
+                log.exception("cycle failed", pool=pool, error=type(error).__name__)
+                planner.forget()
+                return
+            if step is not Step.AGAIN or self._stop.is_set():
+                return
+
+    def _renew_for_ever(self) -> None:
+        while True:
+            try:
+                self._renew()
+            except Exception as error:  # noqa: BLE001 - the database may be away; leases lapse by themselves then
+                log.warning("lease not renewed", error=type(error).__name__, text=str(error)[:200])
+            if self._stop.wait(RENEW_SECONDS):
+                return
+
+    def _renew(self) -> None:
+        with self._container.uow_factory() as uow:
+            pools = [pool for pool, _ in uow.planning.pools()]
+        for pool in pools:
+            planner = self._planners.get(pool)
+            if planner is None:
+                planner = Planner(pool, self._owner, self._container.planning_tools())
+                self._planners[pool] = planner
+            held = planner.take()
+            if held != (pool in self._held):
+                (self._held.add if held else self._held.discard)(pool)
+                log.info("planner lease", pool=pool, held=held)
+                self._subscribe(pool, on=held)
+                self._woken.set()

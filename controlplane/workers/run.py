@@ -1,0 +1,123 @@
+"""Starts one process of the workers: `python -m controlplane.workers.run worker|planner|beat`.
+
+worker runs periodic jobs that beat or a sweep calls for; planner plans Pools with a warm world and is never
+recycled; beat only sends what the table says is due. None of the three need be alone, and none must be there for
+work to end, as long as one worker or planner is.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+import uuid
+
+import structlog
+from celery import Celery, beat, signals
+
+from controlplane import telemetry
+from controlplane.bootstrap import Container, build_container
+from controlplane.core.ids import PoolId
+from controlplane.settings import Settings
+from controlplane.wakeups import PERIODIC_TASK, plan_queue
+from controlplane.workers.app import make_app
+from controlplane.workers.periodic import PERIODIC
+from controlplane.workers.planning import PlannerLoop
+from controlplane.workers.sweeper import Sweeper
+from controlplane.workers.tasks import bind_periodic, bind_planning
+
+log = structlog.get_logger(__name__)
+ROLES = ("worker", "planner", "beat")
+PERIODIC_QUEUE = "periodic"
+
+
+def process_name(role: str) -> str:
+    """Unique among all processes of all machines, readable in heartbeats and leases."""
+    return f"{role}-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
+def _celery_worker(app: Celery, name: str, queues: str, concurrency: int) -> None:
+    pool = "solo" if concurrency == 1 else "threads"
+    app.worker_main(
+        ["worker", "-Q", queues, "-n", f"{name}@muster", "-c", str(concurrency), "-P", pool,
+         "--without-gossip", "--without-mingle", "--loglevel", "WARNING"]
+    )  # fmt: skip
+
+
+def run_worker(container: Container) -> None:
+    """Periodic jobs, by message and by sweep."""
+    name = process_name("worker")
+    app = make_app(container.settings.redis_url.get_secret_value(), worker_queue=PERIODIC_QUEUE)
+    bind_periodic(app, container)
+    sweeper = Sweeper(container, name, "worker")
+    sweeper.start()
+    try:
+        _celery_worker(app, name, PERIODIC_QUEUE, container.settings.worker_concurrency)
+    finally:
+        sweeper.stop()
+
+
+def run_planner(container: Container) -> None:
+    """Plans, with a warm world; its own queue never holds anything, Pools' queues come and go with leases."""
+    name = process_name("planner")
+    app = make_app(container.settings.redis_url.get_secret_value(), worker_queue=f"idle.{name}")
+    destination = [f"{name}@muster"]
+
+    def subscribe(pool: PoolId, *, on: bool) -> None:
+        # Without a broker the sweep serves; a later change of lease subscribes again.
+        with contextlib.suppress(Exception):
+            change = app.control.add_consumer if on else app.control.cancel_consumer
+            change(plan_queue(pool), destination=destination)
+
+    loop = PlannerLoop(container, name, subscribe)
+    bind_planning(app, loop.wake)
+    sweeper = Sweeper(container, name, "planner")
+
+    @signals.worker_ready.connect(weak=False)
+    def resubscribe(**_: object) -> None:
+        threading.Thread(target=loop.subscribe_held, daemon=True).start()
+
+    loop.start()
+    sweeper.start()
+    try:
+        _celery_worker(app, name, f"idle.{name}", 1)
+    finally:
+        sweeper.stop()
+        loop.stop()
+
+
+def run_beat(container: Container) -> None:
+    """Send each periodic job on time; its memory is the table, so nothing is lost when it dies."""
+    app = make_app(container.settings.redis_url.get_secret_value(), worker_queue=PERIODIC_QUEUE)
+    app.conf.beat_schedule = {
+        job.name: {
+            "task": PERIODIC_TASK,
+            "schedule": job.every_seconds,
+            "args": [job.name],
+            "options": {"queue": PERIODIC_QUEUE, "expires": max(job.every_seconds * 2, 5)},
+        }
+        for job in PERIODIC
+    }
+    sweeper = Sweeper(container, process_name("beat"), "beat")
+    sweeper.start()
+    service = beat.Service(app, scheduler_cls="celery.beat:Scheduler")
+    signal.signal(signal.SIGTERM, lambda *_: service.stop())
+    signal.signal(signal.SIGQUIT, lambda *_: service.stop())
+    service.start()
+
+
+def main(arguments: list[str]) -> int:
+    """Run one role until it is told to stop; exit code 2 for a wrong role."""
+    if len(arguments) != 1 or arguments[0] not in ROLES:
+        sys.stderr.write(f"role must be one of {', '.join(ROLES)}, got {' '.join(arguments) or 'nothing'}\n")
+        return 2
+    settings = Settings()
+    telemetry.configure_logging(settings.log_level)
+    container = build_container(settings)
+    {"worker": run_worker, "planner": run_planner, "beat": run_beat}[arguments[0]](container)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

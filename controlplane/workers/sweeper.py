@@ -1,0 +1,54 @@
+"""The sweep that every worker and planner runs straight on Postgres, so that work ends with Redis switched off.
+
+It also writes the process's heartbeat: a process is alive when it claims work or sees that there is none, not
+when its pid exists.
+"""
+
+import threading
+
+import structlog
+
+from controlplane import telemetry
+from controlplane.bootstrap import Container
+from controlplane.workers.periodic import run_due
+
+log = structlog.get_logger(__name__)
+BACK_OFF_SECONDS_MAX = 30
+
+
+class Sweeper:
+    """A daemon thread that runs due periodic jobs every `sweep_seconds` until `stop`."""
+
+    def __init__(self, container: Container, name: str, kind: str) -> None:
+        """`name` is the process's own, `kind` one of worker, planner, beat."""
+        self._container = container
+        self._name = name
+        self._kind = kind
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sweeper", daemon=True)
+
+    def start(self) -> None:
+        """Begin sweeping."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the current sweep."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        failures = 0
+        pause = self._container.settings.sweep_seconds
+        while not self._stop.wait(min(pause * 2**failures, BACK_OFF_SECONDS_MAX) if failures else pause):
+            try:
+                self.sweep()
+                failures = 0
+            except Exception as error:  # noqa: BLE001 - the database may be away; the sweep must outlive that
+                failures = min(failures + 1, 5)
+                log.warning("sweep failed", error=type(error).__name__, text=str(error)[:200])
+
+    def sweep(self) -> None:
+        """Run what is due, once, and say that this process is alive."""
+        worked = run_due(self._container)
+        telemetry.SWEPT.labels(kind=self._kind).inc(worked)
+        with self._container.uow_factory() as uow:
+            uow.planning.heartbeat(self._name, self._kind)

@@ -1,0 +1,129 @@
+"""Planning on a real database: what a cycle commits, what it refuses to commit, and what replay finds."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from controlplane.core.records import World
+from controlplane.services.replay import replay
+from controlplane.services.scheduling import Step
+from tests.services.planes import Plane
+from tests.support.databases import Database
+
+
+@pytest.fixture
+def plane(database: Database) -> Iterator[Plane]:
+    plane = Plane(database)
+    yield plane
+    plane.close()
+
+
+def test_a_gang_is_committed_whole_with_holds_reservation_transfer_and_directive(plane: Plane) -> None:
+    plane.cluster("eu", nodes=8)
+    team = plane.queue("team", nominal=64)
+    gang = plane.workload("gang", team, pods=4, rack="rack")
+    assert plane.planner().step() is Step.AGAIN
+    assert plane.state(gang) == "reserved"
+    [held] = plane.rows("SELECT count(*) AS pods, sum(amount) AS units FROM hold WHERE released_at IS NULL")
+    assert (held.pods, held.units) == (4, 32)
+    assert plane.rows("SELECT sum(held) AS held FROM node_flavor")[0].held == 32
+    [account] = plane.rows("SELECT pending, posted FROM account")
+    assert (account.pending, account.posted) == (32, 0)
+    [directive] = plane.rows("SELECT kind, gen, body FROM directive")
+    assert (directive.kind, directive.gen) == ("apply", 1)
+    assert [pin["rank"] for pin in directive.body["pins"]] == [0, 1, 2, 3]
+    assert plane.rows("SELECT number FROM directive_number")[0].number == 1
+
+
+def test_a_gang_that_does_not_fit_waits_with_a_reason_and_starts_when_room_comes(plane: Plane) -> None:
+    cluster = plane.cluster("eu", nodes=2)
+    team = plane.queue("team", nominal=64)
+    gang = plane.workload("gang", team, pods=3)
+    planner = plane.planner()
+    planner.step()
+    assert plane.state(gang) == "pending"
+    [row] = plane.rows("SELECT reasons FROM workload")
+    assert row.reasons, "it must say why it waits"
+    plane.node(cluster, "eu-new", devices=8, rack="rack-0")
+    plane.wake()
+    assert planner.step() is Step.AGAIN
+    assert plane.state(gang) == "reserved"
+
+
+def test_a_warm_world_is_the_world_that_a_cold_planner_reads(plane: Plane) -> None:
+    plane.cluster("eu", nodes=4)
+    team = plane.queue("team", nominal=32)
+    warm, horizon = World(plane.pool), None
+    planner = plane.planner()
+    for number in range(6):
+        plane.workload(f"gang-{number}", team, pods=1 + number % 2)
+        reading = plane.tools.reader.read(plane.pool, horizon)
+        warm.apply(reading.changes)
+        horizon = reading.horizon
+        cold = World(plane.pool)
+        cold.apply(plane.tools.reader.read(plane.pool, None).changes)
+        assert warm.changes() == cold.changes()
+        planner.step()
+
+
+def test_a_planner_whose_epoch_is_over_commits_nothing(plane: Plane) -> None:
+    plane.cluster("eu", nodes=4)
+    team = plane.queue("team", nominal=32)
+    old = plane.planner("old")
+    plane.do("UPDATE pool SET planner_until = now() - interval '1 second'")
+    new = plane.planner("new")
+    gang = plane.workload("gang", team, pods=1)
+    assert old.step() is Step.DEPOSED
+    assert plane.state(gang) == "pending"
+    assert new.step() is Step.AGAIN
+    assert plane.state(gang) == "reserved"
+
+
+def test_a_node_that_filled_since_the_snapshot_drops_the_decision_and_the_next_cycle_plans_again(plane: Plane) -> None:
+    plane.cluster("eu", nodes=1)
+    plane.cluster("us", nodes=1)
+    team = plane.queue("team", nominal=32)
+    gang = plane.workload("gang", team, pods=1)
+    planner = plane.planner()
+    planned = planner.plan()
+    assert planned is not None
+    [taken] = {pod.node for one in planned.plan.decisions for placed in one.placements for pod in placed.pods}
+    plane.do("UPDATE node_flavor SET capacity = 0 WHERE node_id = :node", node=taken)
+    planner.commit(planned)
+    assert plane.state(gang) == "pending"
+    planner.step()
+    assert plane.state(gang) == "reserved"
+    [hold] = plane.rows("SELECT capacity FROM hold JOIN node_flavor USING (node_id) WHERE released_at IS NULL")
+    assert hold.capacity == 8
+
+
+def test_a_borrower_leaves_whole_for_the_owner_and_what_it_frees_is_kept_for_the_owner(plane: Plane) -> None:
+    plane.cluster("eu", nodes=4)
+    plane.queue("org", nominal=0)
+    borrower, owner = plane.queue("org/a", nominal=16), plane.queue("org/b", nominal=16)
+    first = plane.workload("first", borrower, pods=2)
+    planner = plane.planner()
+    planner.step()
+    second = plane.workload("second", borrower, pods=2)
+    planner.step()
+    asker = plane.workload("asker", owner, pods=2)
+    planner.step()
+    assert (plane.state(first), plane.state(second), plane.state(asker)) == ("reserved", "stopping", "pending")
+    [earmark] = plane.rows("SELECT CAST(workload_id AS text) AS workload FROM earmark WHERE ended_at IS NULL")
+    assert earmark.workload == asker
+    [tombstone] = plane.rows("SELECT gen FROM directive WHERE kind = 'tombstone'")
+    assert tombstone.gen == 2
+
+
+def test_every_stored_cycle_gives_the_same_plan_when_it_is_run_again(plane: Plane) -> None:
+    plane.cluster("eu", nodes=4)
+    team = plane.queue("team", nominal=24)
+    planner = plane.planner()
+    for number in range(5):
+        plane.workload(f"gang-{number}", team, pods=1)
+        planner.step()
+    cycles = plane.rows("SELECT id FROM cycle ORDER BY id")
+    assert len(cycles) >= 4
+    for cycle in cycles:
+        with plane.uow() as uow:
+            assert replay(uow, cycle.id).is_identical
