@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.kube.processes import dying_with_us
+
 HERE = Path(__file__).resolve().parent
 GO_LOCK = HERE.parents[1] / "requirements" / "go.lock"
 VERSION = "1.37.2"
@@ -169,7 +171,13 @@ def _compile(go: _Go, folder: Path, count: int, say: Say) -> None:
     started = said = time.monotonic()
     with log.open("w") as sink:
         process = subprocess.Popen(
-            command, cwd=HERE, env=go.environment, stdout=sink, stderr=sink, start_new_session=True
+            command,
+            cwd=HERE,
+            env=go.environment,
+            stdout=sink,
+            stderr=sink,
+            start_new_session=True,
+            preexec_fn=dying_with_us(),  # noqa: PLW1509 - two system calls, no lock is taken in there
         )
         try:
             while process.poll() is None:

@@ -21,6 +21,7 @@ FEATURES = "GenericWorkload=true"
 """The native PodGroup API: beta and off by default in 1.37, so that the agent can be tested with it."""
 
 KUBELET_SELECTOR = "test.muster.dev/kubelet=alive"
+SERVICE_NETWORK, POD_NETWORK = "10.0.0.0/16", "10.128.0.1/12"
 LEASE_SECONDS = 40
 NODE_GRACE_SECONDS = 50
 
@@ -106,7 +107,7 @@ def _api_server(folder: Path, ports: Ports) -> list[str]:
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--token-auth-file={folder / 'tokens.csv'}",
         "--authorization-mode=RBAC",
-        "--service-cluster-ip-range=10.0.0.0/24",
+        f"--service-cluster-ip-range={SERVICE_NETWORK}",
         "--runtime-config=scheduling.k8s.io/v1beta1=true",
         f"--feature-gates={FEATURES}",
     ]
@@ -152,5 +153,6 @@ def _kwok(folder: Path, ports: Ports) -> list[str]:
         f"--manage-nodes-with-label-selector={KUBELET_SELECTOR}",
         f"--config={STAGES}",
         f"--node-lease-duration-seconds={LEASE_SECONDS}",
+        f"--cidr={POD_NETWORK}",
         f"--server-address=127.0.0.1:{ports.kwok}",
     ]

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
@@ -35,7 +35,6 @@ class Program:
 
     def start(self) -> None:
         assert threading.current_thread() is threading.main_thread(), "children would die with this thread"
-        parent = os.getpid()
         with self.log.open("ab") as sink:
             self._process = subprocess.Popen(
                 self.command,
@@ -43,7 +42,7 @@ class Program:
                 stdout=sink,
                 stderr=sink,
                 start_new_session=True,  # Ctrl-C is for the test run, which then ends its children in the right order
-                preexec_fn=lambda: _die_with(parent),  # noqa: PLW1509 - two system calls, no lock is taken in there
+                preexec_fn=dying_with_us(),  # noqa: PLW1509 - two system calls, no lock is taken in there
             )
 
     @property
@@ -89,8 +88,14 @@ def free_ports(count: int) -> list[int]:
             each.close()
 
 
-def _die_with(parent: int) -> None:
-    if _LIBC is not None:
-        _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it ended between fork and prctl
-            os._exit(1)
+def dying_with_us() -> Callable[[], None]:
+    """For a child to call before it becomes another program: it will be killed when the thread that made it ends."""
+    parent = os.getpid()
+
+    def ask() -> None:
+        if _LIBC is not None:
+            _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:  # it ended between fork and prctl
+                os._exit(1)
+
+    return ask

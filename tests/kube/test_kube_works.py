@@ -59,6 +59,32 @@ def test_nodes_look_like_nvidia_nodes_in_racks(kube: KubeCluster) -> None:
     assert all(node["metadata"]["labels"]["nvidia.com/gpu.product"].startswith("NVIDIA-") for node in nodes)
 
 
+def test_members_of_a_gang_have_addresses_under_their_names(kube: KubeCluster) -> None:
+    kube.add_nodes(4)
+    namespace = kube.new_namespace()
+    labels = {"gang": "one"}
+    manifest = job("gang", namespace, 4)
+    manifest["spec"]["template"]["metadata"]["labels"] = labels
+    manifest["spec"]["template"]["spec"]["subdomain"] = "gang"
+    kube.client.create(manifest)
+    spec = {"clusterIP": "None", "selector": labels, "ports": [{"port": 29500}]}
+    metadata = {"name": "gang", "namespace": namespace}
+    kube.client.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
+
+    def addresses() -> dict[str, str]:
+        endpoints = [
+            endpoint
+            for each in kube.client.list_all("EndpointSlice", namespace)
+            for endpoint in each["endpoints"] or []
+            if endpoint["conditions"]["ready"]
+        ]
+        return {each["hostname"]: each["addresses"][0] for each in endpoints}
+
+    kube.wait_for(lambda: len(addresses()) == 4, "four addresses", seconds_max=15)
+    assert set(addresses()) == {f"gang-{rank}" for rank in range(4)}
+    assert len(set(addresses().values())) == 4
+
+
 def test_an_exit_code_makes_the_pod_and_its_job_fail(kube: KubeCluster) -> None:
     kube.add_nodes(1)
     namespace = kube.new_namespace()
