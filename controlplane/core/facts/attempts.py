@@ -55,6 +55,8 @@ class PlacementFact:
     wanted_gen: int
     applied_gen: int
     message: str = ""
+    cluster_name: str = ""
+    cluster_is_ready: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +83,10 @@ class PodFact:
     finished_at: datetime | None
     changed_at: datetime
     is_held: bool  # its hold is not released yet
-    node_is_ready: bool
     node_is_lost: bool  # declared lost, or its Node object is removed
-    device_is_unhealthy: bool  # a card of its node (its own cards, where they are known) is unhealthy or lost
+    node_trouble_at: datetime | None  # when its node turned not ready or vanished during the Attempt, if it did
+    device_trouble_at: datetime | None  # when a card of it, or of its node, fell ill, if one did
+    device_words: str
 
 
 @dataclass(frozen=True, slots=True)

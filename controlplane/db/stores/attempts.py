@@ -27,7 +27,7 @@ from controlplane.core.facts.attempts import (
 )
 from controlplane.core.facts.ledger import AttemptKey
 from controlplane.core.ids import AttemptNumber, ClusterId, FlavorName, NodeId, PoolId, QueueId, WorkloadId
-from controlplane.core.lifecycle import FINAL_WORKLOAD, AttemptState, Outcome, WorkloadState
+from controlplane.core.lifecycle import FINAL_WORKLOAD, AttemptState, ClusterState, Outcome, WorkloadState
 from controlplane.core.policy import Policy, policy_from
 from controlplane.core.reasons import Reason, ReasonCode, reason
 from controlplane.db.stores import attempts_sql as sql
@@ -99,13 +99,16 @@ class AttemptStore:
         newest = {(one.shape, one.cluster, one.node_name): one for one in refused}
         self._write(sql.ADD_EXCLUSIONS, [_refused_row(one) for one in newest.values()], now=self._now)
 
+    def lock_counters(self, pods: Collection[int]) -> None:
+        if pods:
+            self._session.execute(sql.LOCK_COUNTERS, {"pods": sorted(pods)})
+            self._session.execute(sql.LOCK_NODES, {"pods": sorted(pods)})
+
     def release_holds(self, pods: Collection[int]) -> None:
         if not pods:
             return
-        which = {"pods": sorted(pods)}
-        self._session.execute(sql.LOCK_COUNTERS, which)
-        self._session.execute(sql.LOCK_NODES, which)
-        self._session.execute(sql.RELEASE_HOLDS, {**which, "now": self._now})
+        self.lock_counters(pods)
+        self._session.execute(sql.RELEASE_HOLDS, {"pods": sorted(pods), "now": self._now})
 
     def give_up_earmarks(self, workloads: Collection[WorkloadId]) -> None:
         if workloads:
@@ -144,7 +147,13 @@ def _stored(why: Reason | None) -> dict[str, object] | None:
 
 def _placement(row: Line) -> PlacementFact:
     return PlacementFact(
-        ClusterId(row.cluster_id), PlacementState(row.state), row.wanted_gen, row.applied_gen, row.message
+        cluster=ClusterId(row.cluster_id),
+        state=PlacementState(row.state),
+        wanted_gen=row.wanted_gen,
+        applied_gen=row.applied_gen,
+        message=row.message,
+        cluster_name=row.cluster_name,
+        cluster_is_ready=row.cluster_state == ClusterState.READY,
     )
 
 
@@ -170,9 +179,10 @@ def _pod(row: Line) -> PodFact:
         finished_at=row.finished_at,
         changed_at=row.changed_at,
         is_held=row.is_held,
-        node_is_ready=row.node_is_ready,
         node_is_lost=row.node_is_lost,
-        device_is_unhealthy=row.device_is_unhealthy,
+        node_trouble_at=row.node_trouble_at,
+        device_trouble_at=row.device_trouble_at,
+        device_words=row.device_words,
     )
 
 

@@ -23,25 +23,32 @@ ATTEMPTS = _text(f"""
     WHERE (a.workload_id, a.attempt) IN {_KEYS} ORDER BY a.workload_id, a.attempt""")
 
 PLACEMENTS = _text(f"""
-    SELECT CAST(workload_id AS text) AS workload, attempt, cluster_id, state, wanted_gen, applied_gen, message
-    FROM placement WHERE (workload_id, attempt) IN {_KEYS} ORDER BY workload_id, attempt, cluster_id""")
+    SELECT CAST(p.workload_id AS text) AS workload, p.attempt, p.cluster_id, p.state, p.wanted_gen, p.applied_gen,
+           p.message, c.name AS cluster_name, c.state AS cluster_state
+    FROM placement p JOIN cluster c ON c.id = p.cluster_id
+    WHERE (p.workload_id, p.attempt) IN {_KEYS} ORDER BY p.workload_id, p.attempt, p.cluster_id""")
 
 # A card counts as the pod's own where the cluster has told which it got; else a card of its Flavor on its node that
-# fell ill while the Attempt was there.
+# fell ill while the Attempt was there. A node that is ready again may have been away while the Attempt ran.
 PODS = _text(f"""
     SELECT p.id, CAST(p.workload_id AS text) AS workload, p.attempt, p.cluster_id, p.pod_set, p.index AS place,
            p.rank, p.node_id, coalesce(n.name, '') AS node_name, p.flavor, p.amount, p.state, p.uid, p.replacement_of,
            p.exit_code, p.disrupted, p.message, p.device_keys, p.started_at, p.finished_at, p.changed_at,
            EXISTS (SELECT FROM hold h WHERE h.pod_id = p.id AND h.released_at IS NULL) AS is_held,
-           coalesce(n.ready, false) AS node_is_ready,
            n.id IS NULL OR n.lost_at IS NOT NULL OR n.removed_at IS NOT NULL AS node_is_lost,
-           EXISTS (
-               SELECT FROM device d JOIN attempt a ON a.workload_id = p.workload_id AND a.attempt = p.attempt
-               WHERE d.node_id = p.node_id AND d.flavor = p.flavor AND d.health IN ('unhealthy', 'lost')
-                 AND CASE WHEN p.device_keys = '[]' THEN d.health_changed_at >= a.placed_at
-                          ELSE p.device_keys @> to_jsonb(d.device_key) END
-           ) AS device_is_unhealthy
-    FROM pod p LEFT JOIN node n ON n.id = p.node_id
+           CASE WHEN n.id IS NULL THEN p.changed_at
+                WHEN NOT n.ready THEN coalesce(least(n.ready_changed_at, n.removed_at), n.observed_at)
+                WHEN n.ready_changed_at > a.start_ordered_at THEN n.ready_changed_at END AS node_trouble_at,
+           ill.health_changed_at AS device_trouble_at, coalesce(ill.words, '') AS device_words
+    FROM pod p JOIN attempt a ON a.workload_id = p.workload_id AND a.attempt = p.attempt
+    LEFT JOIN node n ON n.id = p.node_id
+    LEFT JOIN LATERAL (
+        SELECT d.health_changed_at, coalesce(d.health_reasons -> 0 ->> 'code', d.health) AS words
+        FROM device d
+        WHERE d.node_id = p.node_id AND d.flavor = p.flavor AND d.health IN ('unhealthy', 'lost')
+          AND d.health_changed_at >= a.placed_at
+          AND (p.device_keys = '[]' OR p.device_keys @> to_jsonb(d.device_key))
+        ORDER BY d.health_changed_at LIMIT 1) ill ON true
     WHERE (p.workload_id, p.attempt) IN {_KEYS} ORDER BY p.workload_id, p.attempt, p.rank""")
 
 LIVE_OF = _text("""

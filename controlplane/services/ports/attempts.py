@@ -57,6 +57,9 @@ class AttemptStore(Protocol):
 
     def add_exclusions(self, refused: Sequence[NodeRefused]) -> None: ...
 
+    def lock_counters(self, pods: Collection[int]) -> None:
+        """Lock the counters that a release of these pods' holds will lower, in order."""
+
     def release_holds(self, pods: Collection[int]) -> None:
         """Release these pods' holds and lower their nodes' counters, overdraft first, in the same statements."""
 

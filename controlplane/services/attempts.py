@@ -1,0 +1,158 @@
+"""Attempts move by what agents observe and by what time brings; each request or sweep is one batch of rows.
+
+`record` takes observations and proofs of end, `stop` a decision to end some, `lose_nodes` the end of machines,
+`rejudge` new evidence, `check_attempts` the passing of time. What becomes of one Attempt is decided in
+`attempt_work`. Silence of a cluster is none of these: under `hold` it moves no Attempt.
+"""
+
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from controlplane.contract.agent.attempts import AttemptObservation, PodObservation
+from controlplane.core.facts.attempts import AttemptFact, object_id
+from controlplane.core.facts.fleet import ClusterFact
+from controlplane.core.facts.ledger import AttemptKey
+from controlplane.core.ids import AttemptNumber, ClusterId, NodeId, WorkloadId
+from controlplane.core.lifecycle import AttemptState, Outcome
+from controlplane.core.policy import Policy
+from controlplane.core.reasons import Reason, ReasonCode, reason
+from controlplane.services import attempt_batch
+from controlplane.services.attempt_told import INVALID, UNKNOWN, lose_pods, tell_attempt, tell_missing, tell_pod
+from controlplane.services.attempt_work import CHECK_SECONDS, Work, follow, order_stop, reject
+from controlplane.services.ports.unit_of_work import UnitOfWork
+
+PLANE = "plane"
+PREPARE_SECONDS_MAX = 300  # behind the agent's own budgets, in case that an agent never speaks of one
+START_SECONDS_MAX = 3_600
+
+Fold = Callable[[Work], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One request's observations; `whole`: a complete list, so what it does not name has no object."""
+
+    attempts: Sequence[AttemptObservation] = ()
+    pods: Sequence[PodObservation] = ()
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What was not taken, by object id, and the clusters whose new directives need numbers."""
+
+    refused: dict[str, str] = field(default_factory=dict)
+    clusters: set[ClusterId] = field(default_factory=set)
+
+
+def record(uow: UnitOfWork, cluster: ClusterFact, told: Told) -> Recorded:
+    """Put a request's observations on the rows and take the steps that follow."""
+    refused: dict[str, str] = {}
+    attempts = {_key(each, refused): each for each in told.attempts}
+    pods: dict[AttemptKey | None, list[PodObservation]] = {}
+    for each in told.pods:
+        pods.setdefault(_key(each, refused), []).append(each)
+    named = {key for key in (*attempts, *pods) if key is not None}
+    expected = set(uow.attempts.live_in(cluster.id)) if told.whole else set()
+
+    def fold(work: Work) -> None:
+        key = work.before.key
+        answers = [tell_pod(work, cluster.id, each) for each in pods.get(key, ())]
+        if key in attempts:
+            answers.append(tell_attempt(work, cluster.id, attempts[key]))
+        if told.whole:
+            tell_missing(work, cluster.id, {(each.pod_set, each.index) for each in pods.get(key, ())})
+        code = next((answer for answer in answers if answer is not None), None)
+        if code is not None:
+            refused[object_id(key)] = code
+
+    known, clusters = _carry(uow, named | expected, fold, f"agent:{cluster.name}")
+    refused.update({object_id(key): UNKNOWN for key in named - known})
+    return Recorded(refused, clusters)
+
+
+def stop(uow: UnitOfWork, keys: Collection[AttemptKey], outcome: Outcome, why: Reason | None, actor: str) -> None:
+    """Order these Attempts to end; tombstones stand until their clusters say gone. Numbers are given here too."""
+    _, clusters = _carry(uow, keys, lambda work: order_stop(work, outcome, why), actor)
+    attempt_batch.number(uow, clusters)
+
+
+def lose_nodes(uow: UnitOfWork, lost: Collection[NodeId], removed: Collection[NodeId]) -> set[ClusterId]:
+    """Machines are lost: their gangs end whole. Holds stay until the pod's or the Node's object is gone."""
+    nodes = frozenset((*lost, *removed))
+    _, clusters = _carry(uow, uow.attempts.live_on(nodes), lambda work: lose_pods(work, nodes), PLANE)
+    uow.attempts.release_holds(uow.attempts.held_on(removed))
+    return clusters
+
+
+def rejudge(uow: UnitOfWork, nodes: Collection[NodeId]) -> set[ClusterId]:
+    """There is news of these machines: Attempts that ended badly on them may be judged now."""
+    _, clusters = _carry(uow, uow.attempts.live_on(nodes), lambda _work: None, PLANE)
+    return clusters
+
+
+def check_attempts(uow: UnitOfWork, limit: int) -> int:
+    """Look at Attempts whose time has come: evidence windows, and budgets that an agent let pass in silence."""
+    due = uow.attempts.due(limit)
+    _, clusters = _carry(uow, due, _check, PLANE)
+    attempt_batch.number(uow, clusters)
+    return len(due)
+
+
+def _carry(
+    uow: UnitOfWork, keys: Collection[AttemptKey], fold: Fold, actor: str
+) -> tuple[set[AttemptKey], set[ClusterId]]:
+    """Work on these Attempts twice: unlocked, to learn what to lock in which order, then for good.
+
+    Returns those that exist and the clusters with new directives. Should the second look differ, locks may be taken
+    out of order; Postgres then ends one of two that wait for each other, and it is run again.
+    """
+    found = uow.attempts.read(keys)
+    known = {fact.key for fact in found}
+    expected = [work for work in _worked(uow, found, fold) if work.has_changed()]
+    if not expected:
+        return known, set()
+    attempt_batch.lock(uow, expected)
+    locked = uow.attempts.lock([work.before.key for work in expected])
+    works = [work for work in _worked(uow, locked, fold) if work.has_changed()]
+    return known, attempt_batch.write(uow, works, actor)
+
+
+def _worked(uow: UnitOfWork, facts: Sequence[AttemptFact], fold: Fold) -> list[Work]:
+    policies = uow.attempts.policies({fact.pool for fact in facts})
+    works = [Work(fact, uow.now, policies.get(fact.pool, Policy())) for fact in facts]
+    for work in works:
+        fold(work)
+        follow(work)
+    return works
+
+
+def _check(work: Work) -> None:
+    """Set the next look, and void what should long have been prepared or running although its clusters are there."""
+    fact = work.fact
+    if fact.next_check_at is None or fact.next_check_at > work.now:
+        return
+    over = {
+        AttemptState.PLACED: (fact.placed_at, PREPARE_SECONDS_MAX, "prepared"),
+        AttemptState.STARTING: (fact.start_ordered_at, START_SECONDS_MAX, "running"),
+    }.get(fact.state)
+    if over is not None and all(each.cluster_is_ready for each in work.placements.values()):
+        since, limit, goal = over
+        if since is not None and work.now - since >= timedelta(seconds=limit):
+            reject(work, reason(ReasonCode.BUDGET_PASSED, goal=goal, limit=limit), Outcome.VOIDED)
+            return
+    work.look_again(CHECK_SECONDS)
+
+
+def _key(told: AttemptObservation | PodObservation, refused: dict[str, str]) -> AttemptKey | None:
+    try:
+        workload = str(uuid.UUID(told.workload))
+    except ValueError:
+        refused[f"{told.workload}.{told.attempt}"] = INVALID
+        return None
+    if not 1 <= told.attempt < 2**31:
+        refused[f"{told.workload}.{told.attempt}"] = INVALID
+        return None
+    return AttemptKey(WorkloadId(workload), AttemptNumber(told.attempt))
