@@ -262,7 +262,7 @@ class TenancyStore:
         given = {"principal": principal_id, "key": key, "status": status, "response": dict(response)}
         self._session.execute(statement, given)
 
-    def forget_keys(self, before: datetime, limit: int) -> int:
+    def drop_idempotency_keys(self, before: datetime, limit: int) -> int:
         """Delete idempotency keys older than `before`; return how many went."""
         statement = text(
             "DELETE FROM idempotency_key WHERE (principal_id, key) IN ("

@@ -87,5 +87,5 @@ class TenancyStore(Protocol):
     def store_answer(self, principal_id: int, key: str, status: int, response: Mapping[str, object]) -> None:
         """Keep the answer for whoever sends the same request again."""
 
-    def forget_keys(self, before: datetime, limit: int) -> int:
+    def drop_idempotency_keys(self, before: datetime, limit: int) -> int:
         """Delete idempotency keys older than `before`; return how many went."""
