@@ -26,7 +26,7 @@ from controlplane.core.ids import AttemptNumber, FlavorName, QueueId, WorkloadId
 from controlplane.core.tenancy import Queue, Quota
 from controlplane.db.stores import ledger_sql as sql
 
-_TREE = 0x6D75_7302  # advisory lock: one recomputation of limits at a time
+_TREE = 0x6D75_7302  # advisory lock: one writer of the quota tree at a time
 
 
 class LedgerStore:
@@ -91,9 +91,13 @@ class LedgerStore:
         """Add usage intervals to the device-seconds per hour, each once: it is marked in the same statement."""
         return int(self._session.execute(sql.ROLL_UP, {"limit": limit}).scalar_one())
 
+    def lock_tree(self) -> None:
+        """Keep other writers of the quota tree out until this transaction ends."""
+        self._session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _TREE})
+
     def lock_all_accounts(self) -> Sequence[LedgerAccount]:
         """Make the account of every live Queue for every known Flavor; lock and read them all, in order."""
-        self._session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _TREE})
+        self.lock_tree()
         self._session.execute(sql.MAKE_ALL)
         return [_account(row) for row in self._session.execute(sql.LOCK_ALL)]
 

@@ -45,6 +45,9 @@ class LedgerStore(Protocol):
     def roll_up_usage(self, limit: int) -> int:
         """Add up to `limit` usage intervals, each once, to the device-seconds per hour; returns how many."""
 
+    def lock_tree(self) -> None:
+        """Keep other writers of the quota tree out until this transaction ends."""
+
     def lock_all_accounts(self) -> Sequence[LedgerAccount]:
         """Make the account of every live Queue for every known Flavor; lock and read them all, in order."""
 
