@@ -238,13 +238,8 @@ def _write_reclaims(uow: UnitOfWork, cycle: Cycle, verdict: Verdict) -> None:
     stops = [one for one in verdict.kept if isinstance(one, Reclaim)]
     if earmarks:
         uow.planning.write_earmarks(cycle.lease.pool, earmarks)
-    if stops:
-        attempts.order_stops(
-            uow,
-            {AttemptKey(one.workload, one.attempt): one.reason for one in stops},
-            Outcome.PREEMPTED,
-            actor=ACTOR,
-        )
+    for stop in stops:  # a handful per cycle, each with a Reason of its own
+        attempts.stop(uow, [AttemptKey(stop.workload, stop.attempt)], Outcome.PREEMPTED, stop.reason, ACTOR)
 
 
 def _audit(admit: Admit, cycle_id: int) -> Iterable[AuditEntry]:

@@ -82,7 +82,8 @@ class Plane:
 
     def node(self, cluster: int, name: str, *, devices: int, rack: str) -> int:
         node = self.do(
-            """INSERT INTO node (cluster_id, uid, name, ready, domains, cpu_milli, memory_bytes, first_seen_at, observed_at)
+            """INSERT INTO node (cluster_id, uid, name, ready, domains, cpu_milli, memory_bytes, first_seen_at,
+                   observed_at)
                VALUES (:cluster, :uid, :name, true, CAST(:domains AS jsonb), 192000, 2000000000000, now(), now())
                RETURNING id""",
             cluster=cluster, uid=str(uuid.uuid4()), name=name, domains=json.dumps({"rack": rack}),
