@@ -52,12 +52,14 @@ class PlanningStore:
         return [(PoolId(row.id), row.name) for row in self._all("SELECT id, name FROM pool ORDER BY id")]
 
     def take_lease(self, pool: PoolId, owner: str, seconds: int) -> PlannerLease | None:
-        """Take or renew the planner lease; None if another owner holds it. A new owner gets a new epoch."""
+        """Take or renew the planner lease; None if another owner holds it. A new owner gets a new epoch.
+
+        An owner that renews late keeps its epoch: the epoch says that nobody else has committed in between.
+        """
         until = self._now + timedelta(seconds=seconds)
         rows = self._all(
             """UPDATE pool SET planner_until = :until, planner_owner = :owner,
-                   planner_epoch = planner_epoch
-                       + CASE WHEN planner_owner = :owner AND planner_until >= :now THEN 0 ELSE 1 END
+                   planner_epoch = planner_epoch + CASE WHEN planner_owner = :owner THEN 0 ELSE 1 END
                WHERE id = :pool AND (planner_owner = :owner OR planner_until IS NULL OR planner_until < :now)
                RETURNING planner_epoch""",
             pool=pool, owner=owner, until=until, now=self._now,

@@ -1,0 +1,42 @@
+"""`python -m tests.bench [FIGURE …]`: measures figures, a line each, and writes build/bench.json.
+
+Without names it runs the default set. Exit code 2 for a name that is not there; a missed target is told, not punished:
+whoever wants a gate reads the verdicts.
+"""
+
+import sys
+import time
+
+from tests.bench.figure_placement import placement
+from tests.bench.figure_plane import idle_memory, warm_start
+from tests.bench.figure_start import submit_to_running
+from tests.bench.figures import Figure, Result, write_report
+
+FIGURES: dict[str, Figure] = {
+    "submit-to-running": submit_to_running,
+    "A": placement,
+    "warm-start": warm_start,
+    "idle-memory": idle_memory,
+}
+
+
+def main(names: list[str]) -> int:
+    unknown = sorted(set(names) - set(FIGURES))
+    if unknown:
+        sys.stderr.write(f"no figure {', '.join(unknown)}; there are {', '.join(FIGURES)}\n")
+        return 2
+    results: list[Result] = []
+    for name in names or FIGURES:
+        started = time.monotonic()
+        sys.stderr.write(f"bench: {name} …\n")
+        for result in FIGURES[name]():
+            results.append(result)
+            sys.stdout.write(result.line() + "\n")
+            sys.stdout.flush()
+        sys.stderr.write(f"bench: {name} took {time.monotonic() - started:.0f} s\n")
+        write_report(results)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,81 @@
+"""Figure A: gangs per second from pending rows to durable decisions, on 98,304 GPUs in 12 clusters.
+
+The planner, the commit and Postgres (fsync on) are the product's; the fleet is rows. A round is 1,000 pending gangs;
+before each, gangs that ended give back room (by the path of agents' reports) until a tenth of the fleet is free.
+"""
+
+import os
+import random
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from controlplane.embedded.servers import running
+from controlplane.services.scheduling import Step
+from tests.bench.fleets import DEVICES, NODES_PER_CLUSTER, add_fleet, add_gangs
+from tests.bench.figures import Result, at_least
+from tests.services.planes import Plane
+from tests.support import databases
+
+CLUSTERS = 12
+GANGS = 1_000
+ROUNDS = 5
+OCCUPIED_PERMILLE = 750
+SEED = 7
+TARGET = at_least(3_000)
+
+
+def placement() -> list[Result]:
+    """A as it stands, with what planning and committing take of it."""
+    ours = {name: text for name, text in os.environ.items() if name not in {"DATABASE_URL", "REDIS_URL"}}
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder), ours, durable=True) as servers:
+        assert servers.postgres is not None
+        databases.make_template(servers.postgres)
+        plane = Plane(databases.clone(servers.postgres, databases.TEMPLATE))
+        try:
+            return _measure(plane)
+        finally:
+            plane.close()
+
+
+def _measure(plane: Plane) -> list[Result]:
+    chance = random.Random(SEED)
+    add_fleet(plane, CLUSTERS)
+    total = CLUSTERS * NODES_PER_CLUSTER * DEVICES
+    plane.queue("org", nominal=total)
+    queues = [plane.queue(f"org/team-{number}") for number in range(20)]
+    planner = plane.planner()
+    _fill(plane, planner, queues, total, chance)
+    plans, commits = [], []
+    for _ in range(ROUNDS):
+        add_gangs(plane, queues, GANGS, chance)
+        planned, committed = _round(planner)
+        plans.append(planned)
+        commits.append(committed)
+    seconds = statistics.median(p + c for p, c in zip(plans, commits, strict=True))
+    parameters = {
+        "gpus": total, "clusters": CLUSTERS, "pending": GANGS, "rounds": ROUNDS, "seed": SEED, "fsync": True,
+        "plan_seconds": round(statistics.median(plans), 3), "commit_seconds": round(statistics.median(commits), 3),
+    }  # fmt: skip
+    return [Result("A", round(GANGS / seconds), "gangs/s", TARGET, parameters)]
+
+
+def _round(planner) -> tuple[float, float]:
+    started = time.perf_counter()
+    planned = planner.plan()
+    between = time.perf_counter()
+    assert planned is not None
+    planner.take()
+    step = planner.commit(planned)
+    assert step is Step.AGAIN
+    return between - started, time.perf_counter() - between
+
+
+def _fill(plane: Plane, planner, queues: list[int], total: int, chance: random.Random) -> None:
+    held = 0
+    while held * 1000 < total * OCCUPIED_PERMILLE:
+        held += add_gangs(plane, queues, GANGS, chance)
+        planner.take()
+        while planner.step() is Step.AGAIN:
+            planner.take()
