@@ -67,3 +67,15 @@ class TooLarge(ServiceError):
     """It is larger than the plane takes."""
 
     slug = "body-too-large"
+
+
+class TooNew(ServiceError):
+    """An agent speaks no protocol version that the plane still speaks."""
+
+    slug = "agent-too-new"
+
+
+class TooMany(ServiceError):
+    """Asked too often; later it may be heard."""
+
+    slug = "rate-limited"

@@ -51,6 +51,8 @@ class NodeFact:
 
     id: NodeId
     cluster: ClusterId
+    cluster_state: ClusterState
+    pool: PoolId
     uid: str
     name: str
     ready: bool

@@ -83,9 +83,6 @@ class FleetStore:
     def mark_accepted(self, cluster: ClusterId) -> None:
         self._do(sql.MARK_ACCEPTED, cluster=cluster, now=self._now)
 
-    def mark_removed(self, cluster: ClusterId) -> None:
-        self._do(sql.MARK_REMOVED, cluster=cluster, now=self._now)
-
     def heard(self, cluster: ClusterId, next_check_at: datetime) -> None:
         self._do(sql.HEARD, cluster=cluster, now=self._now, next_check_at=next_check_at)
 
@@ -143,10 +140,12 @@ class FleetStore:
 
     def check_nodes_at(self, moments: Mapping[NodeId, datetime]) -> None:
         rows = json.dumps([{"id": node, "at": at.isoformat()} for node, at in moments.items()])
-        self._do(sql.CHECK_NODES_AT, rows=rows)
+        if moments:
+            self._do(sql.CHECK_NODES_AT, rows=rows)
 
     def mark_lost(self, nodes: Collection[NodeId]) -> None:
-        self._do(sql.MARK_LOST, nodes=sorted(nodes), now=self._now)
+        if nodes:
+            self._do(sql.MARK_LOST, nodes=sorted(nodes), now=self._now)
 
     def cordon(self, node: NodeId, reason: str) -> NodeFact | None:
         row = self._session.execute(sql.CORDON, {"node": node, "reason": reason}).one_or_none()
@@ -251,6 +250,8 @@ def _node(row: Line) -> NodeFact:
     return NodeFact(
         id=NodeId(row.id),
         cluster=ClusterId(row.cluster_id),
+        cluster_state=ClusterState(row.cluster_state),
+        pool=PoolId(row.pool_id),
         uid=row.uid,
         name=row.name,
         ready=row.ready,

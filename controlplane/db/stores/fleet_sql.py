@@ -7,7 +7,10 @@ _CLUSTER = """
     SELECT id, pool_id, name, state, fingerprint, spec, levels, namespaces, inventory_digest, inventory_revision,
            inventory_at, last_heard_at, lost_at, version
     FROM cluster"""
-_NODE = "SELECT id, cluster_id, uid, name, ready, ready_changed_at, lost_at, removed_at FROM node"
+_NODE = """
+    SELECT node.id, node.cluster_id, cluster.state AS cluster_state, cluster.pool_id, node.uid, node.name, node.ready,
+           node.ready_changed_at, node.lost_at, node.removed_at
+    FROM node JOIN cluster ON cluster.id = node.cluster_id"""
 
 
 def _text(statement: str) -> TextClause:
@@ -53,7 +56,6 @@ WRITE_CLUSTERS = _text(f"""
     WHERE cluster.id = r.id AND cluster.version = r.version""")
 
 MARK_ACCEPTED = _text("UPDATE cluster SET accepted_at = :now WHERE id = :cluster AND accepted_at IS NULL")
-MARK_REMOVED = _text("UPDATE cluster SET removed_at = :now, next_check_at = NULL WHERE id = :cluster")
 HEARD = _text("UPDATE cluster SET last_heard_at = :now, next_check_at = :next_check_at WHERE id = :cluster")
 
 OWNED = _text("""
@@ -69,7 +71,8 @@ SET_INVENTORY = _text("""
         inventory_at = :now
     WHERE id = :cluster""")
 
-NODES_BEFORE = _text(f"""{_NODE}
+NODES_BEFORE = _text("""
+    SELECT uid, ready, lost_at FROM node
     WHERE cluster_id = :cluster AND uid = ANY(CAST(:uids AS text[])) ORDER BY id FOR UPDATE""")
 
 # A node's name is used again while its old object's end is not told yet: the old one is gone.
@@ -95,7 +98,8 @@ WRITE_NODES = _text(f"""
         taints = excluded.taints, domains = excluded.domains, labels = excluded.labels,
         driver_versions = excluded.driver_versions, cpu_milli = excluded.cpu_milli,
         memory_bytes = excluded.memory_bytes, foreign_pods = excluded.foreign_pods,
-        discrepancies = excluded.discrepancies, digest = excluded.digest, observed_at = excluded.observed_at, removed_at = NULL,
+        discrepancies = excluded.discrepancies, digest = excluded.digest,
+        observed_at = excluded.observed_at, removed_at = NULL,
         lost_at = CASE WHEN excluded.ready THEN NULL ELSE node.lost_at END,
         next_check_at = CASE WHEN excluded.ready OR node.lost_at IS NOT NULL THEN NULL
                              ELSE coalesce(node.next_check_at, excluded.next_check_at) END
@@ -175,9 +179,9 @@ REMOVE_NODES = _text("""
     WHERE cluster_id = :cluster AND removed_at IS NULL AND (uid = ANY(CAST(:uids AS text[]))) <> :keep
     RETURNING id""")
 
+# Not locked: who looks at one twice finds nothing left to do, and counters come before nodes in the order of locks.
 DUE_NODES = _text(f"""{_NODE}
-    WHERE next_check_at <= :now AND removed_at IS NULL ORDER BY next_check_at, id LIMIT :limit
-    FOR UPDATE SKIP LOCKED""")
+    WHERE node.next_check_at <= :now AND node.removed_at IS NULL ORDER BY node.next_check_at, node.id LIMIT :limit""")
 
 CHECK_NODES_AT = _text(f"""
     UPDATE node SET next_check_at = r.at FROM {_ROWS} AS r(id bigint, at timestamptz) WHERE node.id = r.id""")
@@ -188,4 +192,4 @@ MARK_LOST = _text("""
 
 CORDON = _text(f"""
     WITH changed AS (UPDATE node SET cordoned_by_us = :reason WHERE id = :node AND removed_at IS NULL RETURNING id)
-    {_NODE} WHERE id IN (SELECT id FROM changed)""")
+    {_NODE} WHERE node.id IN (SELECT id FROM changed)""")
