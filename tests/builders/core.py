@@ -207,6 +207,12 @@ class AWorld:
         )
         return self
 
+    def stops(self, name: str) -> "AWorld":
+        """A running Attempt was told to stop and still holds everything."""
+        running = self.running[WorkloadId(name)]
+        self.running[WorkloadId(name)] = replace(running, state=AttemptState.STOPPING)
+        return self
+
     def ends(self, name: str) -> "AWorld":
         """A running Attempt has gone."""
         for share in self.running.pop(WorkloadId(name)).shares:

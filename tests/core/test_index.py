@@ -1,0 +1,127 @@
+"""Topology and the fleet index by example."""
+
+from controlplane.core.demand import StrategyName
+from controlplane.core.ids import NodeId
+from controlplane.core.index import NO_FLAVOR, PODS_PER_NODE_MAX, FleetIndex, PodSize, Take
+from controlplane.core.placement.registry import STRATEGIES
+from controlplane.core.topology import natural
+from tests.builders.core import A100, H100, AWorld, a_world
+
+
+def index_of(world: AWorld) -> FleetIndex:
+    snapshot = world.build()
+    return FleetIndex(snapshot.clusters, snapshot.nodes)
+
+
+def test_names_sort_as_people_count() -> None:
+    names = ["r²", "rack-10", "rack-2", "rack-1", "rack"]
+    assert sorted(names, key=natural) == ["rack", "rack-1", "rack-2", "rack-10", "r²"]
+
+
+def test_nodes_are_numbered_in_the_order_of_the_fabric_whatever_their_ids() -> None:
+    world = a_world().cluster("east")
+    for name, rack in (("n3", "r2"), ("n10", "r10"), ("n1", "r2"), ("n2", "r10")):
+        world.node(name, ("b", rack))
+    assert [node.name for node in index_of(world).tree.nodes] == ["n1", "n3", "n2", "n10"]
+
+
+def test_a_node_without_a_label_is_a_domain_of_its_own() -> None:
+    world = a_world().cluster("east").node("bare", ("", "")).node("bare2", ("", "")).racks(1, 2)
+    index = index_of(world)
+    racks = index.tree.group_of_level[max(world.clusters), 1]
+    ones = index.size_class(PodSize(H100, 8))
+    assert sorted(ones.count[domain] for domain in index.tree.members[racks]) == [1, 1, 2]
+
+
+def test_equal_labels_under_different_parents_are_different_domains() -> None:
+    world = a_world().cluster("east").racks(1, 2, block="b0").racks(1, 2, block="b1")
+    index = index_of(world)
+    assert len(index.tree.members[index.tree.group_of_level[max(world.clusters), 1]]) == 2
+
+
+def test_counts_are_by_node_and_not_by_total() -> None:
+    """T59: 8 free cards on two nodes hold no pod of 8, and a pod that fits nowhere fills nothing."""
+    world = a_world().cluster("east").racks(1, 2)
+    for name in ("b0-r0-n0", "b0-r0-n1"):
+        world.change_node(name, held={H100: 4})
+    index = index_of(world)
+    root = index.tree.root[max(world.clusters)]
+    assert index.size_class(PodSize(H100, 8)).count[root] == 0
+    assert index.size_class(PodSize(H100, 4)).count[root] == 2
+    assert index.free_units(root, H100) == 8
+
+
+def test_cpu_and_memory_bind_too() -> None:
+    world = a_world().cluster("east").node("n", devices={H100: 8}, cpu_milli=10_000, memory_bytes=100)
+    index = index_of(world)
+    root = index.tree.root[max(world.clusters)]
+    assert index.size_class(PodSize(H100, 1)).count[root] == 8
+    assert index.size_class(PodSize(H100, 1, 3_000)).count[root] == 3
+    assert index.size_class(PodSize(H100, 1, 3_000, 60)).count[root] == 1
+    assert index.size_class(PodSize(NO_FLAVOR, 0, 4_000)).count[root] == 2
+    assert index.size_class(PodSize(NO_FLAVOR, 0)).count[root] == PODS_PER_NODE_MAX
+
+
+def test_a_cordoned_node_holds_nothing() -> None:
+    world = a_world().cluster("east").node("n").change_node("n", is_schedulable=False)
+    index = index_of(world)
+    assert index.size_class(PodSize(H100, 1)).count[index.tree.root[max(world.clusters)]] == 0
+    assert index.free_units(index.tree.root[max(world.clusters)], H100) == 0
+
+
+def test_a_huge_count_of_slots_does_not_widen_the_buckets() -> None:
+    """T03: 2^62 slots on one node are as good as the most pods a node may run."""
+    world = a_world().cluster("east").node("n", devices={H100: 2**62})
+    index = index_of(world)
+    assert index.size_class(PodSize(H100, 1)).count[0] == PODS_PER_NODE_MAX
+
+
+def test_units_kept_before_they_are_free_count_as_none() -> None:
+    world = a_world().cluster("east").node("n").change_node("n", held={H100: 8})
+    index = index_of(world)
+    size_class = index.size_class(PodSize(H100, 1))
+    index.take([Take(0, H100, 8)])
+    assert size_class.count[0] == 0
+    index.take([Take(0, H100, -8)])
+    assert size_class.count[0] == 0
+    index.take([Take(0, H100, -3)])
+    assert size_class.count[0] == 3
+
+
+def test_a_refreshed_index_is_a_new_one() -> None:
+    world = a_world().cluster("east").racks(2, 4)
+    index = index_of(world)
+    sizes = [PodSize(H100, 1), PodSize(H100, 8), PodSize(H100, 2, 1000), PodSize(A100, 1)]
+    for size in sizes:
+        index.size_class(size)
+    world.change_node("b0-r0-n1", held={H100: 5}, cpu_milli_held=63_500)
+    world.change_node("b0-r1-n2", usable={H100: 2, A100: 4})
+    snapshot = world.build()
+    warm = index.refreshed(snapshot.clusters, snapshot.nodes)
+    assert warm is index
+    cold = index_of(world)
+    for size in sizes:
+        assert warm.size_class(size).count == cold.size_class(size).count
+        assert warm.size_class(size).mask == cold.size_class(size).mask
+        assert warm.size_class(size).at == cold.size_class(size).at
+
+
+def test_a_node_that_comes_or_moves_makes_a_new_index() -> None:
+    world = a_world().cluster("east").racks(2, 2)
+    index = index_of(world)
+    world.change_node("b0-r0-n1", domains=("b0", "r1", "b0-r0-n1"))
+    moved = index.refreshed(world.build().clusters, world.build().nodes)
+    assert moved is not index
+    world.node("new", ("b0", "r0"))
+    assert moved.refreshed(world.build().clusters, world.build().nodes) is not moved
+
+
+def test_every_strategy_has_a_name_in_the_documents() -> None:
+    assert set(STRATEGIES) == set(StrategyName)
+
+
+def test_positions_follow_nodes() -> None:
+    world = a_world().cluster("east").racks(1, 3)
+    index = index_of(world)
+    assert [index.tree.position[node.id] for node in index.tree.nodes] == [0, 1, 2]
+    assert NodeId(99) not in index.tree.position
