@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from controlplane.contract.rest.common import Warned
 from controlplane.contract.rest.documents import Applied, Document
-from controlplane.contract.rest.fleet import ClusterDocument, FlavorDocument
+from controlplane.contract.rest.fleet import ClusterCreate, ClusterDocument, FlavorDocument
 from controlplane.contract.rest.tenancy import PolicyDocument, PoolDocument, QueueDocument, WindowDocument
 from controlplane.contract.rest.workloads import WorkloadDocument
 from controlplane.core.facts.tenancy import NewQueue, QueueFact, QuotaChange
-from controlplane.core.ids import FlavorName, QueueId
+from controlplane.core.ids import ClusterId, FlavorName, QueueId
 from controlplane.core.quota import DEPTH_MAX, ImpossibleTree, QuotaTree
 from controlplane.core.tenancy import Quota
-from controlplane.services import accounting
+from controlplane.services import accounting, fleet
 from controlplane.services.authz import Action, Caller, require
 from controlplane.services.errors import Conflict, Invalid, NotFound
 from controlplane.services.ports.unit_of_work import UnitOfWork
@@ -193,15 +193,22 @@ def _apply_cluster(uow: UnitOfWork, caller: Caller, document: ClusterDocument) -
     stored = spec.model_dump(mode="json", by_alias=True, exclude={"nodes"}, exclude_none=True)
     was = uow.fleet.cluster_named(name)
     if was is None:
-        cluster = uow.fleet.add_cluster(name, pool.id, document.metadata.labels, stored)
-        assert cluster is not None
-    else:
-        cluster = was.id
-        if was.pool != pool.id:
-            raise Conflict(f"{name} is in another pool; that cannot change yet", slug="pool-fixed")
-        uow.fleet.set_spec(cluster, document.metadata.labels, stored)
+        cluster = fleet.create_cluster(uow, name, pool.name, document.metadata.labels, stored, caller.principal.actor)
+        return Applied(kind="Cluster", name=name, result="created", id=str(cluster))
+    if was.pool != pool.id:
+        raise Conflict(f"{name} is in another pool; that cannot change yet", slug="pool-fixed")
+    uow.fleet.set_spec(was.id, document.metadata.labels, stored)
     _audit(uow, caller, Action.CLUSTER_WRITE, "cluster", name, {})
-    return Applied(kind="Cluster", name=name, result="created" if was is None else "changed", id=str(cluster))
+    return Applied(kind="Cluster", name=name, result="changed", id=str(was.id))
+
+
+def create_cluster(uow: UnitOfWork, caller: Caller, wanted: ClusterCreate) -> ClusterId:
+    """A new Cluster in state `created`; raises Forbidden, Invalid, Conflict where one has its name."""
+    require(caller.principal, Action.CLUSTER_WRITE)
+    if uow.tenancy.pool(wanted.spec.pool) is None:
+        raise Invalid(f"there is no pool {wanted.spec.pool}", slug="pool-unknown")
+    spec = wanted.spec.model_dump(mode="json", by_alias=True, exclude={"nodes"}, exclude_none=True)
+    return fleet.create_cluster(uow, wanted.name, wanted.spec.pool, wanted.labels, spec, caller.principal.actor)
 
 
 def _refuse_twice(sent: Sequence[Sent]) -> None:

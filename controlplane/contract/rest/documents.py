@@ -13,7 +13,16 @@ Document = (
     WorkloadDocument | QueueDocument | ClusterDocument | PoolDocument | PolicyDocument | FlavorDocument | WindowDocument
 )
 DOCUMENT: TypeAdapter[Document] = TypeAdapter(Annotated[Document, Field(discriminator="kind")])
-KINDS = ("Workload", "Queue", "Cluster", "Pool", "Policy", "Flavor", "Window", "Job")
+DOCUMENT_KINDS: dict[str, type[RestModel]] = {
+    "Workload": WorkloadDocument,
+    "Queue": QueueDocument,
+    "Cluster": ClusterDocument,
+    "Pool": PoolDocument,
+    "Policy": PolicyDocument,
+    "Flavor": FlavorDocument,
+    "Window": WindowDocument,
+}
+KINDS = (*DOCUMENT_KINDS, "Job")
 """What may be applied; `Job` is a `batch/v1` manifest with the label `muster.dev/queue`."""
 
 

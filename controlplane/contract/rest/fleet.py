@@ -8,6 +8,7 @@ from controlplane.contract.rest.common import (
     DocumentHead,
     FlavorText,
     Json,
+    Labels,
     Metadata,
     Moment,
     Name,
@@ -102,27 +103,33 @@ class ClusterCreate(RestModel):
     """A Cluster made beforehand, so that an agent has something to enrol for."""
 
     name: Name
-    labels: dict[str, PlainText] = Field(default_factory=dict, max_length=64)
+    labels: Labels = Field(default_factory=dict)
     spec: ClusterSpec = ClusterSpec()
-    token_valid: Duration = 86_400
+    token_valid: Duration = 3_600
     auto_accept: Annotated[bool, Field(strict=True)] = False
 
 
 class EnrolmentTokenCreate(RestModel):
     """Another enrolment token for a Cluster that is there."""
 
-    token_valid: Duration = 86_400
+    token_valid: Duration = 3_600
     auto_accept: Annotated[bool, Field(strict=True)] = False
 
 
 class EnrolmentTokenView(RestModel):
-    """A one-time token for an agent; its text is shown this once."""
+    """A one-time token for an agent; its text is shown this once. `agent_url`: where agents call."""
 
     cluster: str
     token: str
     expires_at: Moment
     auto_accept: bool
-    plane_url: str
+    agent_url: str
+
+
+class Cordon(RestModel):
+    """Why a node is taken out of planning; an empty reason puts it back."""
+
+    reason: PlainText = ""
 
 
 class FlavorCount(RestModel):

@@ -57,16 +57,7 @@ class WorkloadFact:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadChange:
-    """New values of one locked Workload; None leaves a column alone. Each change raises its version.
-
-    `state` comes from `core.lifecycle.advance_workload`. A final state clears the due time.
-    """
+    """The next state of a locked Workload, as `core.lifecycle.advance_workload` gave it; a final one is due no more."""
 
     id: WorkloadId
-    state: WorkloadState | None = None
-    reasons: tuple[Mapping[str, object], ...] | None = None  # [{code, facts}]
-    old_place: tuple[int, ...] | None = None  # node ids
-    not_before: datetime | None = None
-    next_check_at: datetime | None = None
-    program_failures: int | None = None
-    infrastructure_ends: int | None = None
+    state: WorkloadState

@@ -3,9 +3,8 @@
 Fulfils `services.ports.workloads`.
 """
 
-import json
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -46,23 +45,12 @@ _OWNED = text("""
     WHERE node.removed_at IS NULL AND cluster.removed_at IS NULL AND cluster.state NOT IN ('created', 'removed')
     GROUP BY node_flavor.flavor, cluster.name HAVING sum(node_flavor.owned) > 0""")
 
-# A final state is due no more; the other columns keep what they have where the change says nothing.
+# A final state is due no more.
 _CHANGE = text("""
-    UPDATE workload SET
-        state = coalesce(new.state, workload.state),
-        version = workload.version + 1,
-        state_changed_at = CASE WHEN new.state IS NULL THEN workload.state_changed_at ELSE :now END,
-        finished_at = CASE WHEN new.is_final THEN CAST(:now AS timestamptz) ELSE workload.finished_at END,
-        next_check_at = CASE WHEN new.is_final THEN NULL ELSE coalesce(new.next_check_at, workload.next_check_at) END,
-        reasons = coalesce(new.reasons, workload.reasons),
-        old_place = coalesce(new.old_place, workload.old_place),
-        not_before = coalesce(new.not_before, workload.not_before),
-        program_failures = coalesce(new.program_failures, workload.program_failures),
-        infrastructure_ends = coalesce(new.infrastructure_ends, workload.infrastructure_ends)
-    FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS new (
-        id uuid, state text, is_final boolean, reasons jsonb, old_place jsonb, not_before timestamptz,
-        next_check_at timestamptz, program_failures bigint, infrastructure_ends bigint)
-    WHERE workload.id = new.id""")
+    UPDATE workload SET state = :state, version = version + 1, state_changed_at = :now,
+        finished_at = CASE WHEN :is_final THEN CAST(:now AS timestamptz) END,
+        next_check_at = CASE WHEN :is_final THEN NULL ELSE next_check_at END
+    WHERE id = CAST(:id AS uuid)""")
 
 
 class WorkloadStore:
@@ -106,22 +94,16 @@ class WorkloadStore:
         """Read it and keep its row until this transaction ends."""
         return self._one("workload.id = CAST(:id AS uuid) FOR UPDATE OF workload", {"id": workload})
 
-    def lock_many(self, workloads: Collection[WorkloadId]) -> Mapping[WorkloadId, WorkloadFact]:
-        """Lock them in order of id; those that are not there are left out."""
-        where = "workload.id = ANY(CAST(:ids AS uuid[])) ORDER BY workload.id FOR UPDATE OF workload"
-        rows = self._session.execute(text(f"{_COLUMNS} WHERE {where}"), {"ids": sorted(workloads)})
-        return {fact.id: fact for fact in map(_workload, rows)}
-
     def live_named(self, queue: QueueId, name: str) -> WorkloadFact | None:
         """The Workload of this name that is not in a final state, if there is one."""
         where = "workload.queue_id = :queue AND workload.name = :name AND workload.state <> ALL(:final)"
         return self._one(where, {"queue": queue, "name": name, "final": sorted(FINAL_WORKLOAD)})
 
-    def change(self, changes: Sequence[WorkloadChange]) -> None:
-        """Write these changes of locked rows, one per Workload; each version rises by one."""
-        if changes:
-            rows = json.dumps([_change_row(change) for change in changes])
-            self._session.execute(_CHANGE, {"rows": rows, "now": self._now})
+    def change(self, change: WorkloadChange) -> None:
+        """Write the state of a locked row; its version rises by one."""
+        is_final = change.state in FINAL_WORKLOAD
+        given = {"id": change.id, "state": change.state, "is_final": is_final, "now": self._now}
+        self._session.execute(_CHANGE, given)
 
     def owned_totals(self) -> Mapping[str, Mapping[str, int]]:
         """By Flavor and cluster name: the units that every enrolled cluster owns, unreachable ones included."""
@@ -155,18 +137,3 @@ def _workload(row: Row[Any]) -> WorkloadFact:
         shape=row.shape,
         submitted_at=row.submitted_at,
     )
-
-
-def _change_row(change: WorkloadChange) -> dict[str, object]:
-    row: dict[str, object] = {
-        "id": change.id,
-        "state": change.state,
-        "is_final": change.state in FINAL_WORKLOAD,
-        "reasons": None if change.reasons is None else [dict(each) for each in change.reasons],
-        "old_place": None if change.old_place is None else list(change.old_place),
-        "not_before": None if change.not_before is None else change.not_before.isoformat(),
-        "next_check_at": None if change.next_check_at is None else change.next_check_at.isoformat(),
-        "program_failures": change.program_failures,
-        "infrastructure_ends": change.infrastructure_ends,
-    }
-    return {column: value for column, value in row.items() if value is not None}

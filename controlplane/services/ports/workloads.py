@@ -1,6 +1,6 @@
 """What services ask of the store of Workloads; Attempts and pods have a port of their own."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
 from controlplane.core.facts.workloads import NewWorkload, WorkloadChange, WorkloadFact
@@ -19,14 +19,11 @@ class WorkloadStore(Protocol):
     def lock(self, workload: WorkloadId) -> WorkloadFact | None:
         """Read it and keep its row until this transaction ends."""
 
-    def lock_many(self, workloads: Collection[WorkloadId]) -> Mapping[WorkloadId, WorkloadFact]:
-        """Lock them in order of id; those that are not there are left out."""
-
     def live_named(self, queue: QueueId, name: str) -> WorkloadFact | None:
         """The Workload of this name that is not in a final state, if there is one."""
 
-    def change(self, changes: Sequence[WorkloadChange]) -> None:
-        """Write these changes of locked rows, one per Workload; each version rises by one."""
+    def change(self, change: WorkloadChange) -> None:
+        """Write the state of a locked row; its version rises by one."""
 
     def owned_totals(self) -> Mapping[str, Mapping[str, int]]:
         """By Flavor and cluster name: the units that every enrolled cluster owns, unreachable ones included."""

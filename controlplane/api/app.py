@@ -1,0 +1,39 @@
+"""The two web apps: one for people and CI, one on a listener of its own for agents. Routes, errors, the edge."""
+
+from collections.abc import Sequence
+
+from fastapi import APIRouter, FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
+
+from controlplane.api.edge import Edge
+from controlplane.api.problems import TABLE, on_http, on_known, on_parameters
+from controlplane.api.routes import fleet, health, operations, tenancy, workloads
+from controlplane.bootstrap import Container
+
+VERSION = "v1"
+ROUTERS: Sequence[APIRouter] = (workloads.router, tenancy.router, fleet.router, operations.router, health.router)
+
+
+def create_app(container: Container) -> ASGIApp:
+    """The app for people: /api/v1, /healthz, /readyz, /metrics."""
+    return _app(container, "Muster", ROUTERS, has_docs=True)
+
+
+def _app(container: Container, title: str, routers: Sequence[APIRouter], *, has_docs: bool) -> ASGIApp:
+    app = FastAPI(
+        title=title,
+        version=VERSION,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json" if has_docs else None,
+    )
+    app.state.container = container
+    for router in routers:
+        app.include_router(router)
+    for error in TABLE:
+        app.add_exception_handler(error, on_known)
+    app.add_exception_handler(RequestValidationError, on_parameters)
+    app.add_exception_handler(HTTPException, on_http)
+    return Edge(app, container.settings.body_bytes_max)

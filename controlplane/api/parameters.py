@@ -1,0 +1,62 @@
+"""Query parameters of lists: typed, bounded, and none that is not known."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from controlplane.services.queries import LIMIT_MAX, Paging
+
+Word = Annotated[str | None, Field(max_length=600)]
+
+
+class PageQuery(BaseModel):
+    """Which page."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    limit: Annotated[int, Field(ge=1, le=LIMIT_MAX)] = 100
+    cursor: Word = None
+
+    @property
+    def paging(self) -> Paging:
+        """The same for services."""
+        return Paging(self.limit, self.cursor)
+
+
+class WorkloadQuery(PageQuery):
+    """Which Workloads; `state` may name several, with commas; `label` is key=value and may come again."""
+
+    queue: Word = None
+    state: Word = None
+    owner: Word = None
+    name: Word = None
+    cluster: Word = None
+    label: Annotated[list[str], Field(max_length=10)] = Field(default_factory=list)
+
+
+class FleetQuery(PageQuery):
+    """Which nodes or devices."""
+
+    cluster: Word = None
+    node: Word = None
+    flavor: Word = None
+
+
+class DeviceQuery(FleetQuery):
+    """Which devices."""
+
+    health: Word = None
+
+
+class CycleQuery(PageQuery):
+    """Whose cycles."""
+
+    pool: Word = None
+
+
+class AuditQuery(PageQuery):
+    """Which lines of the audit log."""
+
+    kind: Word = None
+    object: Word = None
+    actor: Word = None

@@ -1,0 +1,106 @@
+"""Errors as `application/problem+json`, in one table: what a use case raised, the status, the title.
+
+No stack and no secret ever leaves; the request id joins an answer to the log.
+"""
+
+from collections.abc import Mapping
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from controlplane.contract.rest.common import Problem, ProblemItem
+from controlplane.core.facts.collisions import Collision, Refused, Unavailable
+from controlplane.services.errors import (
+    Conflict,
+    Fault,
+    Forbidden,
+    Invalid,
+    Malformed,
+    NotFound,
+    ServiceError,
+    TooLarge,
+    Unauthenticated,
+)
+
+MEDIA_TYPE = "application/problem+json"
+
+TABLE: Mapping[type[Exception], tuple[int, str]] = {
+    Malformed: (400, "The request cannot be read"),
+    Unauthenticated: (401, "Nobody knows who you are"),
+    Forbidden: (403, "You may not do this"),
+    NotFound: (404, "There is no such thing"),
+    Conflict: (409, "It contradicts what is stored"),
+    TooLarge: (413, "The request is too large"),
+    Invalid: (422, "The request means nothing allowed"),
+    Refused: (409, "It contradicts what is stored"),
+    Collision: (503, "Others were in the way; try again"),
+    Unavailable: (503, "The database does not answer; try again"),
+}
+_STATUS_OF_SLUG: Mapping[str, int] = {"unsupported-media-type": 415, "request-timeout": 408, "not-ready": 503}
+_HEADERS: Mapping[int, Mapping[str, str]] = {
+    401: {"WWW-Authenticate": 'Bearer realm="muster"'},
+    503: {"Retry-After": "1"},
+}
+_RULES: Mapping[str, str] = {"uq_workload_name_live": "name-conflict", "uq_cluster_name_live": "name-conflict"}
+_HTTP = {404: "not-found", 405: "method-not-allowed"}
+
+
+def problem(
+    request_id: str,
+    status: int,
+    slug: str,
+    title: str,
+    detail: str = "",
+    faults: tuple[Fault, ...] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """One problem document."""
+    body = Problem(
+        type=f"/problems/{slug}",
+        title=title,
+        status=status,
+        detail=detail,
+        request_id=request_id,
+        errors=[ProblemItem(pointer=each.pointer, detail=each.detail, slug=each.slug) for each in faults],
+    )
+    text = body.model_dump_json(by_alias=True, exclude_defaults=True)
+    return Response(text, status, {**_HEADERS.get(status, {}), **(headers or {})}, MEDIA_TYPE)
+
+
+def of_error(request_id: str, error: Exception) -> Response:
+    """What a known error becomes; raises KeyError for an unknown one."""
+    status, title = next(known for kind, known in TABLE.items() if isinstance(error, kind))
+    if isinstance(error, ServiceError):
+        status = _STATUS_OF_SLUG.get(error.slug, status)
+        return problem(request_id, status, error.slug, title, error.detail, error.faults)
+    if isinstance(error, Refused):
+        return problem(request_id, status, _RULES.get(error.rule, "conflict"), title)
+    return problem(request_id, status, "unavailable", title)
+
+
+def request_id_of(request: Request) -> str:
+    """The id that the edge gave this request."""
+    return str(request.scope.get("muster.request_id", ""))
+
+
+def on_known(request: Request, error: Exception) -> Response:
+    """FastAPI's handler for everything in the table."""
+    return of_error(request_id_of(request), error)
+
+
+def on_parameters(request: Request, error: Exception) -> Response:
+    """A query or path parameter that is none."""
+    assert isinstance(error, RequestValidationError)
+    faults = tuple(
+        Fault("/".join(str(part) for part in each["loc"]), each["msg"], "invalid-parameter") for each in error.errors()
+    )
+    return problem(request_id_of(request), 400, "invalid-parameter", "A parameter is wrong", faults[0].detail, faults)
+
+
+def on_http(request: Request, error: Exception) -> Response:
+    """What the framework itself refuses: no such route, no such method."""
+    assert isinstance(error, HTTPException)
+    slug = _HTTP.get(error.status_code, "refused")
+    return problem(request_id_of(request), error.status_code, slug, str(error.detail), headers=error.headers)

@@ -1,0 +1,145 @@
+"""/api/v1/clusters, /api/v1/nodes, /api/v1/devices: what there is, and who may speak for it."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from pydantic import TypeAdapter
+
+from controlplane.api.auth import Calling, container_of
+from controlplane.api.bodies import SentBody
+from controlplane.api.parameters import DeviceQuery, FleetQuery
+from controlplane.contract.rest.common import Page
+from controlplane.contract.rest.fleet import (
+    ClusterCreate,
+    ClusterView,
+    Cordon,
+    DeviceView,
+    EnrolmentTokenCreate,
+    EnrolmentTokenView,
+    NodeView,
+)
+from controlplane.core.facts.queries import FleetFilter
+from controlplane.core.ids import ClusterId, NodeId
+from controlplane.services import enrolment, fleet, queries, tenancy
+from controlplane.services.authz import Action, Caller, require
+from controlplane.services.errors import NotFound
+from controlplane.services.ports.unit_of_work import UnitOfWork, run
+from controlplane.services.validation import parsed
+
+router = APIRouter(prefix="/api/v1", tags=["fleet"])
+
+
+@router.post("/clusters", status_code=201)
+def create_cluster(request: Request, body: SentBody, caller: Calling) -> EnrolmentTokenView:
+    """Make a Cluster, and the one-time token with which its agent enrols; the token is shown this once."""
+    wanted = parsed(TypeAdapter(ClusterCreate), body.one)
+    asked = EnrolmentTokenCreate(token_valid=wanted.token_valid, auto_accept=wanted.auto_accept)
+
+    def work(uow: UnitOfWork) -> EnrolmentTokenView:
+        cluster = tenancy.create_cluster(uow, caller, wanted)
+        return _token(uow, caller, request, cluster, wanted.name, asked)
+
+    return run(container_of(request).uow_factory, work)
+
+
+@router.get("/clusters")
+def list_clusters(request: Request, caller: Calling) -> Page[ClusterView]:
+    """Every Cluster, by name. Always one page."""
+    with container_of(request).uow_factory() as uow:
+        return Page(items=queries.clusters(uow, caller.principal))
+
+
+@router.get("/clusters/{name}")
+def show_cluster(request: Request, name: str, caller: Calling) -> ClusterView:
+    """One Cluster: its state, what it owns and what is free."""
+    with container_of(request).uow_factory() as uow:
+        return queries.cluster(uow, caller.principal, name)
+
+
+@router.post("/clusters/{name}/enrolment-tokens", status_code=201)
+def issue_token(request: Request, name: str, body: SentBody, caller: Calling) -> EnrolmentTokenView:
+    """Another one-time token for a Cluster that is there."""
+    asked = parsed(TypeAdapter(EnrolmentTokenCreate), body.one)
+
+    def work(uow: UnitOfWork) -> EnrolmentTokenView:
+        return _token(uow, caller, request, _cluster(uow, caller, name), name, asked)
+
+    return run(container_of(request).uow_factory, work)
+
+
+@router.post("/clusters/{name}/accept")
+def accept_cluster(request: Request, name: str, caller: Calling) -> ClusterView:
+    """An admin's word that an enrolled Cluster may take work. Twice is once."""
+
+    def work(uow: UnitOfWork) -> ClusterView:
+        enrolment.accept(uow, _cluster(uow, caller, name), caller.principal.actor, caller.request_id)
+        return queries.cluster(uow, caller.principal, name)
+
+    return run(container_of(request).uow_factory, work)
+
+
+@router.post("/clusters/{name}/revoke")
+def revoke_cluster(request: Request, name: str, caller: Calling) -> ClusterView:
+    """Ban the keys, Session and open tokens of a Cluster's agent; what runs there runs on."""
+
+    def work(uow: UnitOfWork) -> ClusterView:
+        enrolment.revoke(uow, _cluster(uow, caller, name), caller.principal.actor, caller.request_id)
+        return queries.cluster(uow, caller.principal, name)
+
+    return run(container_of(request).uow_factory, work)
+
+
+@router.get("/nodes")
+def list_nodes(request: Request, caller: Calling, asked: Annotated[FleetQuery, Query()]) -> Page[NodeView]:
+    """Machines with what is held and free on each."""
+    wanted = FleetFilter(cluster=asked.cluster, node=asked.node, flavor=asked.flavor)
+    with container_of(request).uow_factory() as uow:
+        return queries.nodes(uow, caller.principal, wanted, asked.paging)
+
+
+@router.post("/nodes/{number}/cordon", status_code=204)
+def cordon_node(request: Request, number: int, body: SentBody, caller: Calling) -> None:
+    """Take a node out of planning for a reason; an empty reason puts it back. What runs there runs on."""
+    require(caller.principal, Action.CLUSTER_WRITE)
+    wanted = parsed(TypeAdapter(Cordon), body.one)
+    actor, request_id = caller.principal.actor, caller.request_id
+    run(
+        container_of(request).uow_factory,
+        lambda uow: fleet.cordon(uow, NodeId(number), wanted.reason, actor, request_id),
+    )
+
+
+@router.get("/devices")
+def list_devices(request: Request, caller: Calling, asked: Annotated[DeviceQuery, Query()]) -> Page[DeviceView]:
+    """Cards, partitions and shared slots with their health."""
+    wanted = FleetFilter(cluster=asked.cluster, node=asked.node, flavor=asked.flavor, health=asked.health)
+    with container_of(request).uow_factory() as uow:
+        return queries.devices(uow, caller.principal, wanted, asked.paging)
+
+
+def _cluster(uow: UnitOfWork, caller: Caller, name: str) -> ClusterId:
+    require(caller.principal, Action.CLUSTER_WRITE)
+    found = uow.fleet.cluster_named(name)
+    if found is None:
+        raise NotFound("there is no such cluster")
+    return found.id
+
+
+def _token(
+    uow: UnitOfWork, caller: Caller, request: Request, cluster: ClusterId, name: str, asked: EnrolmentTokenCreate
+) -> EnrolmentTokenView:
+    issued = enrolment.issue_token(
+        uow,
+        cluster,
+        caller.principal.actor,
+        valid_seconds=asked.token_valid,
+        auto_accept=asked.auto_accept,
+        request_id=caller.request_id,
+    )
+    return EnrolmentTokenView(
+        cluster=name,
+        token=issued.token,
+        expires_at=issued.expires_at,
+        auto_accept=asked.auto_accept,
+        agent_url=container_of(request).settings.agent_audience(),
+    )

@@ -1,0 +1,30 @@
+"""/healthz, /readyz, /metrics: for probes and Prometheus, without a token."""
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from controlplane.api.auth import container_of
+from controlplane.services import health
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz", response_class=PlainTextResponse)
+def healthz() -> str:
+    """This process answers; nothing else is asked."""
+    return "ok"
+
+
+@router.get("/readyz")
+def readyz(request: Request) -> Response:
+    """The whole path works: database, schema, Redis, a worker and a planner that make progress. Else 503."""
+    container = container_of(request)
+    found = health.readiness(container.uow_factory, container.probes(), container.heartbeat_seconds_max())
+    return JSONResponse(found.model_dump(mode="json", by_alias=True), 200 if found.ready else 503)
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+def metrics() -> Response:
+    """This process's metrics."""
+    return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)

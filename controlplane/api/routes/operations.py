@@ -1,0 +1,61 @@
+"""/api/v1/cycles, rebalance, doctor, audit, schema: what the plane tells of itself."""
+
+from typing import Annotated, cast
+
+from fastapi import APIRouter, Query, Request
+from pydantic import TypeAdapter
+
+from controlplane.api.auth import Calling, container_of
+from controlplane.api.parameters import AuditQuery, CycleQuery
+from controlplane.contract.rest.common import Json, Page
+from controlplane.contract.rest.documents import DOCUMENT_KINDS
+from controlplane.contract.rest.operations import AuditView, CycleView, DoctorView, RebalanceView
+from controlplane.core.facts.queries import AuditFilter
+from controlplane.services import queries
+from controlplane.services.authz import Action, require
+from controlplane.services.errors import NotFound
+
+router = APIRouter(prefix="/api/v1", tags=["operations"])
+
+
+@router.get("/cycles")
+def list_cycles(request: Request, caller: Calling, asked: Annotated[CycleQuery, Query()]) -> Page[CycleView]:
+    """Planning cycles that changed something, youngest first."""
+    with container_of(request).uow_factory() as uow:
+        return queries.cycles(uow, caller.principal, asked.pool, asked.paging)
+
+
+@router.get("/rebalance")
+def show_rebalance(
+    request: Request,
+    caller: Calling,
+    pool: Annotated[str, Query(max_length=63)] = "default",
+) -> RebalanceView:
+    """The latest report-only rebalancing pass of a Pool."""
+    with container_of(request).uow_factory() as uow:
+        return queries.rebalance(uow, caller.principal, pool)
+
+
+@router.get("/doctor")
+def run_doctor(request: Request, caller: Calling) -> DoctorView:
+    """Check every invariant that stored rows can show, now."""
+    require(caller.principal, Action.PLANE_READ)
+    violations = container_of(request).violations()
+    return DoctorView(healthy=not violations, violations=violations)
+
+
+@router.get("/audit")
+def list_audit(request: Request, caller: Calling, asked: Annotated[AuditQuery, Query()]) -> Page[AuditView]:
+    """Who did what, youngest first."""
+    wanted = AuditFilter(asked.kind, asked.object, asked.actor)
+    with container_of(request).uow_factory() as uow:
+        return queries.audit(uow, caller.principal, wanted, asked.paging)
+
+
+@router.get("/schema/{kind}")
+def show_schema(kind: str, _: Calling) -> dict[str, Json]:
+    """JSON Schema of a document's kind."""
+    model = DOCUMENT_KINDS.get(kind)
+    if model is None:
+        raise NotFound(f"there is no kind {kind[:63]}; there are {', '.join(DOCUMENT_KINDS)}")
+    return cast("dict[str, Json]", TypeAdapter(model).json_schema(by_alias=True))

@@ -1,0 +1,123 @@
+"""/api/v1/workloads: submit, list, show, explain, cancel."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import JSONResponse, Response
+
+from controlplane import telemetry
+from controlplane.api.auth import Calling, container_of
+from controlplane.api.bodies import SentBody
+from controlplane.api.parameters import WorkloadQuery
+from controlplane.contract.rest.common import Page, Warned
+from controlplane.contract.rest.workloads import Explanation, WorkloadDocument, WorkloadSummary, WorkloadView
+from controlplane.core.facts.queries import WorkloadFilter
+from controlplane.core.lifecycle import WorkloadState
+from controlplane.services import cancellation, explaining, queries, submission
+from controlplane.services.documents import document_from
+from controlplane.services.errors import Invalid, Malformed
+from controlplane.services.idempotency import Answer, carry_out, once
+from controlplane.services.ports.unit_of_work import UnitOfWork, run
+from controlplane.services.submission import Submission
+
+router = APIRouter(prefix="/api/v1/workloads", tags=["workloads"])
+
+
+@router.post("", status_code=201, response_model=WorkloadView)
+def submit_workload(
+    request: Request,
+    body: SentBody,
+    caller: Calling,
+    idempotency_key: Annotated[str | None, Header()] = None,
+) -> Response:
+    """Submit a Workload document or a `batch/v1` Job manifest, as JSON or YAML."""
+    container = container_of(request)
+    document, manifest = document_from(body.one)
+    if not isinstance(document, WorkloadDocument):
+        raise Invalid(f"a {document.kind} is applied (/api/v1/apply), not submitted", slug="kind-not-allowed")
+    sent = Submission(document, manifest)
+
+    def work(uow: UnitOfWork) -> Answer:
+        submitted = submission.submit(uow, caller, sent, container.new_id)
+        view = queries.workload(uow, caller.principal, submitted.id)
+        warnings = [Warned(code="template", detail=words) for words in submitted.warnings]
+        view = view.model_copy(update={"warnings": warnings})
+        return Answer(201, view.model_dump(mode="json", by_alias=True))
+
+    key = once(caller.principal, idempotency_key, b"submit", body.raw)
+    answer = carry_out(container.uow_factory, key, work)
+    if not answer.is_replayed:
+        telemetry.WORKLOADS_SUBMITTED.labels("Workload" if manifest is None else "Job").inc()
+    return replayable(answer, {"Location": f"/api/v1/workloads/{answer.body['id']}"})
+
+
+@router.get("")
+def list_workloads(
+    request: Request, caller: Calling, asked: Annotated[WorkloadQuery, Query()]
+) -> Page[WorkloadSummary]:
+    """Workloads that the caller may see, youngest first; `cursor` is the page before's `next`."""
+    wanted = WorkloadFilter(
+        queue=asked.queue,
+        states=_states(asked.state),
+        owner=asked.owner,
+        name=asked.name,
+        cluster=asked.cluster,
+        labels=_labels(asked.label),
+    )
+    with container_of(request).uow_factory() as uow:
+        return queries.workloads(uow, caller.principal, wanted, asked.paging)
+
+
+@router.get("/{reference}")
+def show_workload(request: Request, reference: str, caller: Calling) -> WorkloadView:
+    """One Workload, by id or name, with the history of its Attempts."""
+    with container_of(request).uow_factory() as uow:
+        return queries.workload(uow, caller.principal, reference)
+
+
+@router.get("/{reference}/explain")
+def explain_workload(request: Request, reference: str, caller: Calling) -> Explanation:
+    """Why it stands where it stands, in words, from a planner's view of this moment."""
+    container = container_of(request)
+    with container.uow_factory() as uow:
+        workload = queries.workload_id(uow, caller.principal, reference)
+    scope = queries.scope_of(caller.principal)
+    return explaining.explained(container.uow_factory, container.snapshot_reader, scope, workload)
+
+
+@router.post("/{reference}/cancel")
+def cancel_workload(request: Request, reference: str, caller: Calling) -> WorkloadView:
+    """Order its end. A second time changes nothing; a Workload that has ended by itself cannot be cancelled."""
+    container = container_of(request)
+    with container.uow_factory() as uow:
+        workload = queries.workload_id(uow, caller.principal, reference)
+
+    def work(uow: UnitOfWork) -> WorkloadView:
+        cancellation.cancel(uow, caller, workload)
+        return queries.workload(uow, caller.principal, workload)
+
+    return run(container.uow_factory, work)
+
+
+def replayable(answer: Answer, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer that may be one of an earlier request."""
+    told = dict(headers or {})
+    if answer.is_replayed:
+        told["Idempotent-Replayed"] = "true"
+    return JSONResponse(dict(answer.body), answer.status, told)
+
+
+def _states(text: str | None) -> tuple[str, ...]:
+    states = tuple(word for word in (text or "").split(",") if word)
+    if not set(states) <= set(WorkloadState):
+        known = ", ".join(WorkloadState)
+        raise Malformed(f"a state is one of {known}", slug="invalid-filter")
+    return states
+
+
+def _labels(given: list[str]) -> tuple[tuple[str, str], ...]:
+    pairs = [text.partition("=") for text in given]
+    if not all(equals and len(key) <= 316 and len(value) <= 63 for key, equals, value in pairs):
+        raise Malformed("a label filter is written key=value", slug="invalid-filter")
+    return tuple((key, value) for key, _, value in pairs)
