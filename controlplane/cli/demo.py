@@ -1,0 +1,32 @@
+"""`muster demo`: the demonstration. Like `local` it sees the embedded plane directly."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from controlplane.embedded.demo.cast import DemoFailed
+from controlplane.embedded.demo.run import run_demo
+from controlplane.embedded.errors import AlreadyRunning, Refusal, StartFailed
+from controlplane.embedded.home import default_folder
+
+FOLDER = "demo"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command table."""
+    app.command()(demo)
+
+
+def demo(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one last JSON line.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the plane and its clusters running afterwards.")] = False,
+) -> None:
+    """Watch it work: four simulated clusters, three teams, failures on the way; about a minute."""
+    folder: Path = default_folder().with_name(f"{default_folder().name}-{FOLDER}")
+    try:
+        code = run_demo(folder, as_json=as_json, keep=keep)
+    except (AlreadyRunning, Refusal, StartFailed, DemoFailed) as error:
+        typer.echo(f"muster: {error}", err=True)
+        code = 1
+    raise typer.Exit(code)
