@@ -7,6 +7,7 @@ container ever runs here: no signals reach a program, and no DNS answers.
 import base64
 import json
 import secrets
+import shutil
 import ssl
 import time
 from collections.abc import Callable, Iterable
@@ -54,6 +55,7 @@ class KubeCluster:
         self._token = secrets.token_urlsafe(24)
         self._client: KubeClient | None = None
         self._health: dict[str, str] = {}
+        self.port = 0
         self.url = ""
 
     def __enter__(self) -> Self:
@@ -66,7 +68,7 @@ class KubeCluster:
     # Life of the cluster
 
     def start(self) -> None:
-        """Return when pods can be created, scheduled and run; about three seconds."""
+        """Begin empty; return when pods can be created, scheduled and run, after about four seconds."""
         self.folder.mkdir(parents=True, exist_ok=True)
         pki.write(self.folder)
         for remaining in reversed(range(STARTS_MAX)):
@@ -241,7 +243,9 @@ class KubeCluster:
             time.sleep(POLL_SECONDS)
 
     def _start_programs(self) -> None:
+        shutil.rmtree(self.folder / "etcd", ignore_errors=True)
         ports = commands.Ports.free()
+        self.port = ports.api_server
         self.url = f"https://127.0.0.1:{ports.api_server}"
         self._write_kubeconfig(self.kubeconfig, self._token, None)
         commands.write_files(self.folder, self._token)

@@ -79,16 +79,27 @@ def kube(kube_pool: Callable[[int], list[KubeCluster]]) -> Iterator[KubeCluster]
     """One real cluster without nodes and without tenants."""
     (cluster,) = kube_pool(1)
     yield cluster
-    cluster.reset()
+    _give_back(cluster)
 
 
 @pytest.fixture
 def two_kubes(kube_pool: Callable[[int], list[KubeCluster]]) -> Iterator[tuple[KubeCluster, KubeCluster]]:
     """Two real clusters without nodes and without tenants."""
     first, second = kube_pool(2)
-    yield first, second
-    first.reset()
-    second.reset()
+    with ExitStack() as stack:
+        stack.callback(_give_back, first)
+        stack.callback(_give_back, second)
+        yield first, second
+
+
+def _give_back(cluster: KubeCluster) -> None:
+    """Fail the test that left a cluster unusable, and only that one."""
+    try:
+        cluster.reset()
+    except Exception:
+        cluster.stop()
+        cluster.start()
+        raise
 
 
 @pytest.fixture
