@@ -1,0 +1,1 @@
+"""The promises that stored rows can break, as queries that find nothing; one family per file."""
