@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from agents.policy import FORBIDDEN_BY_DEFAULT, LocalPolicy, PolicyField, allows_namespace, read
+from agents.settings import AgentSettings
 from tests.helm.render import AGENT_CHART, AGENT_VALUES, Refused, helm, render
 
 READ = ("get", "list", "watch")
@@ -125,13 +126,9 @@ def test_pods_are_locked_down_and_told_all_they_need() -> None:
     assert container["securityContext"]["readOnlyRootFilesystem"]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert container["command"] == ["muster-agent", "run"]
-    assert {each["name"] for each in container["env"]} >= {
-        "MUSTER_AGENT_PLANE_URL",
-        "MUSTER_AGENT_CLUSTER",
-        "MUSTER_AGENT_TOKEN_FILE",
-        "MUSTER_AGENT_NAMESPACE",
-        "MUSTER_AGENT_POLICY_FILE",
-    }
+    given = {each["name"].removeprefix("MUSTER_AGENT_").lower() for each in container["env"]}
+    assert given >= {"plane_url", "cluster", "token_file", "namespace", "policy_file", "ca_file"}
+    assert given <= set(AgentSettings.model_fields), "the agent would overlook these"
     assert deployment["spec"]["replicas"] == 2
 
 
