@@ -21,6 +21,8 @@ from controlplane.services.errors import (
     NotFound,
     ServiceError,
     TooLarge,
+    TooMany,
+    TooNew,
     Unauthenticated,
 )
 
@@ -33,6 +35,8 @@ TABLE: Mapping[type[Exception], tuple[int, str]] = {
     NotFound: (404, "There is no such thing"),
     Conflict: (409, "It contradicts what is stored"),
     TooLarge: (413, "The request is too large"),
+    TooNew: (426, "The agent is newer than the plane"),
+    TooMany: (429, "That was too often"),
     Invalid: (422, "The request means nothing allowed"),
     Refused: (409, "It contradicts what is stored"),
     Collision: (503, "Others were in the way; try again"),
@@ -41,6 +45,7 @@ TABLE: Mapping[type[Exception], tuple[int, str]] = {
 _STATUS_OF_SLUG: Mapping[str, int] = {"unsupported-media-type": 415, "request-timeout": 408, "not-ready": 503}
 _HEADERS: Mapping[int, Mapping[str, str]] = {
     401: {"WWW-Authenticate": 'Bearer realm="muster"'},
+    429: {"Retry-After": "1"},
     503: {"Retry-After": "1"},
 }
 _RULES: Mapping[str, str] = {"uq_workload_name_live": "name-conflict", "uq_cluster_name_live": "name-conflict"}

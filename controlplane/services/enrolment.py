@@ -138,8 +138,7 @@ def offer_next_key(uow: UnitOfWork, key: KeyFact, jwk: Mapping[str, object], pro
     if thumbprint == key.thumbprint:
         return
     try:
-        signed_type = str(signing.header_of(proof or "").get("typ"))
-        proven = signing.verified(proof or "", offered, signed_type, ALGORITHMS[0])
+        proven = signing.verified(proof or "", offered, None, ALGORITHMS[0])
     except Unauthenticated as error:
         raise Invalid("the next key is not proven by a signature of its own", slug="invalid-key") from error
     if proven.payload != thumbprint.encode():
@@ -170,7 +169,7 @@ def known_key(factory: UnitOfWorkFactory, thumbprint: str) -> KeyFact:
     if key is None or key.slot == "retired":
         if key is not None and key.banned_at is not None:
             raise Forbidden("this agent was banned", slug="agent-banned")
-        raise Unauthenticated("no agent has this key", slug="invalid-token")
+        raise Unauthenticated("no agent has this key (any more)", slug="invalid-token")
     if key.banned_at is not None:
         raise Forbidden("this agent was banned", slug="agent-banned")
     return key

@@ -89,10 +89,11 @@ def header_of(token: str) -> dict[str, object]:
         raise Unauthenticated("the signature cannot be read", slug="invalid-token") from error
 
 
-def verified(token: str, key: ECKey, type_: str, algorithm: str) -> Verified:
-    """What is signed, once the signature holds; raises Unauthenticated."""
+def verified(token: str, key: ECKey, type_: str | None, algorithm: str) -> Verified:
+    """What is signed, once the signature holds (`type_` None: of any type); raises Unauthenticated."""
     header = header_of(token)
-    if header.get("alg") != algorithm or algorithm not in ALGORITHMS or header.get("typ") != type_:
+    is_typed = type_ is None or header.get("typ") == type_
+    if header.get("alg") != algorithm or algorithm not in ALGORITHMS or not is_typed:
         raise Unauthenticated("another algorithm or type of signature is expected", slug="invalid-token")
     try:
         found = jws.extract_compact(token.encode())

@@ -92,7 +92,7 @@ def hello(tools: SyncTools, key: KeyFact, request: HelloRequest) -> HelloReply:
             lease_seconds=tools.lease_seconds,
             poll_seconds=tools.poll_seconds,
             plane_keys=tools.signer.public_keys(),
-            spec=dict(cluster.spec),
+            spec=wire.cluster_spec(cluster.spec),
         )
 
     reply = run(tools.uow_factory, work)
@@ -115,8 +115,9 @@ def answer(tools: SyncTools, taken: Taken, *, is_last: bool) -> SyncReply | None
         return SyncReply.model_validate(taken.answer)
 
     def work(uow: UnitOfWork) -> SyncReply | None:
-        session = uow.agents.session(taken.cluster)
-        _require_current(session, taken.epoch)
+        session = _require_current(uow.agents.session(taken.cluster), taken.epoch)
+        if session.seq != taken.seq:
+            raise Conflict("a later request of this session was taken", slug="session-superseded")
         upto = uow.agents.last_number(taken.cluster)
         has_news = upto > taken.cursor
         if not (has_news or is_last or taken.has_spoken or taken.wants_full or taken.wants_inventory):

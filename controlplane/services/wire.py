@@ -17,7 +17,9 @@ from controlplane.core.ids import FlavorName
 from controlplane.core.reasons import Reason, ReasonCode, reason
 
 _JOB_FIELDS_KEPT = frozenset({"activeDeadlineSeconds", "podFailurePolicy"})
-_TIME_SLACK = timedelta(days=1)
+_YEAR = timedelta(days=365)
+# Stored JSON objects have no order, and levels must.
+_COARSE_TO_FINE = {level: place for place, level in enumerate(("region", "zone", "block", "rack", "nvlink-domain"))}
 
 
 def apply_body(order: WorkloadOrder, pins: Sequence[PodPin], budgets: Mapping[str, int] | None = None) -> Document:
@@ -63,6 +65,15 @@ def directive(stored: NumberedDirective) -> Directive:
     )
 
 
+def cluster_spec(spec: Document) -> dict[str, object]:
+    """What of a Cluster's document its agent needs: the node labels that name topology levels, coarse to fine."""
+    keys = spec.get("topologyKeys")
+    if not isinstance(keys, Mapping):
+        return {}
+    ordered = sorted(keys.items(), key=lambda pair: (_COARSE_TO_FINE.get(pair[0], len(_COARSE_TO_FINE)), pair[0]))
+    return {"topology": [{"level": level, "label": label} for level, label in ordered]}
+
+
 def desired_digest(objects: Iterable[tuple[str, int]]) -> str:
     """The digest of (object, generation) pairs, as an agent counts it."""
     text = "\n".join(f"{name} {gen}" for name, gen in sorted(objects))
@@ -84,7 +95,7 @@ def believable(moment: datetime | None, now: datetime) -> datetime | None:
     """A peer's time stamp, never in the future; one that is a year or more off in the past counts as now."""
     if moment is None:
         return None
-    if moment > now or now - moment > 365 * _TIME_SLACK:
+    if moment > now or now - moment > _YEAR:
         return now
     return moment
 

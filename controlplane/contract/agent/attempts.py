@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from controlplane.contract.agent.base import Key, Moment, Name, Text, WireModel
+from controlplane.contract.agent.base import Code, Key, Moment, Name, Text, WireModel
 
 LABEL_WORKLOAD = "muster.dev/workload-uid"
 LABEL_ATTEMPT = "muster.dev/attempt"
@@ -93,7 +93,7 @@ class PodObservation(WireModel):
     phase: PodPhase
     node: Text = ""
     ready: bool = False
-    exit_code: int | None = None
+    exit_code: Code | None = None
     disrupted: bool = False  # condition DisruptionTarget, or deleted by somebody else
     reason: Text = ""
     message: Text = ""

@@ -7,16 +7,24 @@ messages out are exactly the model. Compatibility: the plane speaks versions N, 
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 PROTOCOL_VERSION = 1
 PROTOCOL_OLDEST = 1
 
 _NAME = r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"
 Name = Annotated[str, StringConstraints(min_length=1, max_length=253, pattern=_NAME)]
-Text = Annotated[str, StringConstraints(max_length=1024)]  # any words from a cluster, cut by the sender
-Key = Annotated[str, StringConstraints(max_length=316)]  # a label key, resource name or device key
+
+
+def _without_nul(text: str) -> str:
+    """Postgres stores no NUL, and words from a cluster must not be lost over one."""
+    return text.replace("\x00", "")
+
+
+Text = Annotated[str, StringConstraints(max_length=1024), AfterValidator(_without_nul)]  # a cluster's words, cut there
+Key = Annotated[str, StringConstraints(max_length=316), AfterValidator(_without_nul)]  # a label key, resource, device
 Amount = Annotated[int, Field(ge=0, le=2**53, strict=True)]
+Code = Annotated[int, Field(ge=-(2**31), lt=2**31)]  # an exit code
 Moment = AwareDatetime
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from controlplane.contract.agent.base import Moment, Text, WireModel
+from controlplane.contract.agent.base import Amount, Moment, Text, WireModel
 
 ENROL_TYPE = "agent-enrol+jwt"
 POP_TYPE = "agent-pop+jwt"
@@ -76,7 +76,7 @@ class HelloRequest(WireModel):
     protocol_newest: int = 1
     features: list[Text] = Field(default_factory=list, max_length=64)
     namespaces: list[Text] = Field(default_factory=list, max_length=10_000)  # that the agent may write to
-    acked_number: int = 0  # last directive number that the cluster's objects show; 0 = unknown
+    acked_number: Amount = 0  # last directive number that the cluster's objects show; 0 = unknown
     next_key: dict[str, str] | None = None  # public JWK of the key to rotate to
     next_key_proof: Annotated[str, StringConstraints(max_length=4096)] | None = None  # JWS by it over its thumbprint
 

@@ -35,7 +35,7 @@ class DeviceReport(WireModel):
     model_raw: Text = ""
     arch: Text = ""
     compute_capability: Text = ""
-    memory_mib: int | None = None
+    memory_mib: Amount | None = None
     profile: Text = ""
     slots_total: Annotated[int, Field(ge=0, le=100_000)] = 1
     slots_allocatable: Annotated[int, Field(ge=0, le=100_000)] = 1
@@ -85,7 +85,7 @@ class NodeReport(WireModel):
     ready_changed_at: Moment | None = None
     cordoned: bool = False
     deleting: bool = False
-    taints: list[dict[str, str]] = Field(default_factory=list, max_length=64)
+    taints: list[dict[str, Text]] = Field(default_factory=list, max_length=64)
     labels: dict[Key, Text] = Field(default_factory=dict, max_length=256)
     domains: dict[Text, Text] = Field(default_factory=dict, max_length=8)  # level -> domain; host is implied
     cpu_milli: Amount = 0
@@ -107,7 +107,7 @@ class InventoryDelta(WireModel):
     of the sorted (uid, node digest) pairs): where the plane's differs, it asks for a whole list.
     """
 
-    revision: int
+    revision: Amount
     whole: bool = False
     levels: list[Text] = Field(default_factory=lambda: ["host"], max_length=8)  # coarse to fine, host last
     nodes: list[NodeReport] = Field(default_factory=list, max_length=5_000)

@@ -7,16 +7,16 @@ an answer, else after at most `poll_seconds`. Absence never means delete, in eit
 from pydantic import Field
 
 from controlplane.contract.agent.attempts import AttemptObservation, Directive, PodObservation
-from controlplane.contract.agent.base import Key, Text, WireModel
+from controlplane.contract.agent.base import Amount, Key, Text, WireModel
 from controlplane.contract.agent.inventory import InventoryDelta
 
 
 class SyncRequest(WireModel):
     """`seq` rises by one with each request of a Session; the same `seq` gets the same stored answer."""
 
-    session_epoch: int
-    seq: int
-    cursor: int  # number of the last directive received and kept
+    session_epoch: Amount
+    seq: Amount
+    cursor: Amount  # number of the last directive received and kept
     wait_seconds: int = Field(default=25, ge=0, le=60)
     attempts: list[AttemptObservation] = Field(default_factory=list, max_length=2_000)
     pods: list[PodObservation] = Field(default_factory=list, max_length=5_000)
@@ -38,7 +38,7 @@ class SyncReply(WireModel):
 
     seq: int
     directives_jws: str | None = None
-    cursor: int
+    cursor: int  # where the next request goes on; with `want_full_list` it may go back: everything is said again
     more: bool = False  # further directives wait: ask again at once
     lease_seconds: int
     poll_seconds: int

@@ -1,0 +1,201 @@
+"""/agent/v1: enrol, hello, sync, on a listener of its own. Agents call; the plane never does.
+
+A sync that has nothing to be told waits here, asynchronously, until its cluster is woken or its time is over; each
+look is a short transaction in a thread. While this listener lives it notes so, because silence of clusters counts
+only while they could be heard.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+import structlog
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from controlplane import telemetry
+from controlplane.api.agent_auth import AgentCall, ClockSkewed, SignedRequest, authenticate
+from controlplane.api.limits import Limit
+from controlplane.api.problems import of_error, request_id_of
+from controlplane.contract.agent.base import WireModel
+from controlplane.contract.agent.enrolment import EnrolEnvelope, HelloRequest
+from controlplane.contract.agent.sync import SyncReply, SyncRequest
+from controlplane.core.facts.collisions import Collision, Unavailable
+from controlplane.services import enrolment, fleet, sync
+from controlplane.services.enrolment import EnrolTools
+from controlplane.services.errors import Invalid, Malformed, ServiceError, TooLarge, Unauthenticated
+from controlplane.services.ports.unit_of_work import UnitOfWorkFactory, run
+from controlplane.services.ports.waking import Waker
+from controlplane.services.signing import Signer
+from controlplane.services.sync import SyncTools, Taken
+from controlplane.settings import Settings
+
+READ_SECONDS = 30.0
+BEAT_SECONDS = 2.0
+ENROL_PER_SECOND, ENROL_BURST = 1.0, 20  # per address
+ENROL_BODY_BYTES_MAX = 32_768
+
+Message = TypeVar("Message", bound=WireModel)
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDoor:
+    """What the agents' listener works with."""
+
+    uow_factory: UnitOfWorkFactory
+    signer: Signer
+    waker: Waker
+    settings: Settings
+
+    @property
+    def audience(self) -> str:
+        return self.settings.agent_audience()
+
+    def sync_tools(self) -> SyncTools:
+        return SyncTools(self.uow_factory, self.signer, self.settings.lease_seconds, self.settings.poll_seconds)
+
+    def enrol_tools(self) -> EnrolTools:
+        return EnrolTools(self.uow_factory, self.signer, self.audience)
+
+
+def agent_router(door: AgentDoor) -> APIRouter:
+    """The routes; included in an app, they bring the listener's heartbeat with them."""
+    router = APIRouter(prefix="/agent/v1", lifespan=_beating(door))
+    enrolments = Limit(ENROL_PER_SECOND, ENROL_BURST)
+    tools = door.sync_tools()
+
+    @router.post("/enrol")
+    async def enrol(request: Request) -> Response:
+        enrolments.take(request.client.host if request.client else "")
+        raw = await _body(request)
+        if len(raw) > ENROL_BODY_BYTES_MAX:
+            raise TooLarge("an enrolment is small")
+        envelope = _parsed(EnrolEnvelope, raw)
+        return _answer(await run_in_threadpool(enrolment.enrol, door.enrol_tools(), envelope.jws))
+
+    @router.post("/hello")
+    async def hello(request: Request) -> Response:
+        raw = await _body(request)
+        try:
+            call = await run_in_threadpool(_authenticate, door, request, raw)
+        except ClockSkewed as error:
+            return _skewed(request, error)
+        message = _parsed(HelloRequest, raw)
+        return _answer(await run_in_threadpool(sync.hello, tools, call.key, message))
+
+    @router.post("/sync")
+    async def exchange(request: Request) -> Response:
+        raw = await _body(request)
+        try:
+            call = await run_in_threadpool(_authenticate, door, request, raw)
+        except ClockSkewed as error:
+            return _skewed(request, error)
+        message = _parsed(SyncRequest, raw)
+        if (message.session_epoch, message.seq) != (call.epoch, call.seq):
+            raise Unauthenticated("the signature is over another place in the session", slug="invalid-token")
+        reply = await _exchange(door, tools, call, message)
+        telemetry.AGENT_SYNCS.labels("directives" if reply.directives_jws else "quiet").inc()
+        return _answer(reply)
+
+    return router
+
+
+async def _exchange(door: AgentDoor, tools: SyncTools, call: AgentCall, message: SyncRequest) -> SyncReply:
+    """Take the request, and answer as soon as there is something to say."""
+    until = time.monotonic() + min(message.wait_seconds, door.settings.poll_seconds)
+    with door.waker.watch(call.key.cluster) as woken:
+        taken = await run_in_threadpool(sync.take, tools, call.key, message)
+        reply = await _look(tools, taken, is_last=message.wait_seconds == 0)
+        with telemetry.AGENT_WAITS.track_inprogress():
+            while reply is None:
+                left = until - time.monotonic()
+                if left > 0:
+                    await woken.wait(left)
+                reply = await _look(tools, taken, is_last=until <= time.monotonic())
+    return reply
+
+
+async def _look(tools: SyncTools, taken: Taken, *, is_last: bool) -> SyncReply | None:
+    return await run_in_threadpool(lambda: sync.answer(tools, taken, is_last=is_last))
+
+
+def _authenticate(door: AgentDoor, request: Request, raw: bytes) -> AgentCall:
+    signed = SignedRequest(request.headers.get("authorization", ""), request.method, _path(door, request), raw)
+    return authenticate(door.uow_factory, door.audience, signed)
+
+
+def _path(door: AgentDoor, request: Request) -> str:
+    """The path as the agent wrote it: an audience behind a prefix has it in front."""
+    prefix = door.audience.partition("://")[2].partition("/")[2].strip("/")
+    return f"/{prefix}{request.url.path}" if prefix else request.url.path
+
+
+async def _body(request: Request) -> bytes:
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Malformed("send application/json", slug="unsupported-media-type")
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise Malformed("compressed bodies are not taken", slug="unsupported-media-type")
+    try:
+        return await asyncio.wait_for(request.body(), READ_SECONDS)
+    except TimeoutError:
+        raise Malformed("the body did not arrive in time", slug="request-timeout") from None
+
+
+def _parsed(model: type[Message], raw: bytes) -> Message:
+    try:
+        return model.model_validate_json(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = "/".join(str(part) for part in first["loc"])
+        if first["type"] == "json_invalid":
+            raise Malformed("the body is no JSON", slug="malformed-json") from None
+        if first["type"] == "too_long":
+            raise TooLarge(f"/{where} is too long", slug="report-too-large") from None
+        raise Invalid(f"/{where}: {first['msg']}") from None
+
+
+def _answer(message: WireModel) -> Response:
+    return Response(message.model_dump_json(), media_type="application/json")
+
+
+def _skewed(request: Request, error: ClockSkewed) -> Response:
+    """The usual problem document, with our clock in it."""
+    usual = of_error(request_id_of(request), error)
+    body = {
+        "type": f"/problems/{error.slug}",
+        "title": "Nobody knows who you are",
+        "status": usual.status_code,
+        "detail": error.detail,
+        "server_time": error.server_time.isoformat(),
+    }
+    return JSONResponse(body, usual.status_code, media_type=usual.media_type)
+
+
+def _beating(door: AgentDoor) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        beat = asyncio.create_task(_beat(door))
+        try:
+            yield
+        finally:
+            beat.cancel()
+            with suppress(asyncio.CancelledError):
+                await beat
+
+    return lifespan
+
+
+async def _beat(door: AgentDoor) -> None:
+    """Note that agents can reach us, for as long as they can."""
+    while True:
+        try:
+            await run_in_threadpool(run, door.uow_factory, fleet.note_listening)
+        except (Unavailable, Collision, ServiceError) as error:
+            log.warning("listener could not note that it listens", why=str(error))
+        await asyncio.sleep(BEAT_SECONDS)
