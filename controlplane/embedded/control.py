@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from controlplane.embedded.errors import AlreadyRunning, StartFailed
 from controlplane.embedded.home import Home, default_folder
 from controlplane.embedded.state import Phase, PlaneState, read_state
+from controlplane.embedded.table import ask
 
 READY_SECONDS = 120
 STOP_SECONDS = 15
@@ -63,9 +64,15 @@ def _until_ready(home: Home, process: subprocess.Popen[bytes], watch: Callable[[
     said = home.log("supervisor").read_text(encoding="utf-8", errors="replace").strip()
     if process.poll() is not None:
         raise StartFailed(f"the plane ended while starting\n{said}")
-    late = [each.name for each in seen.processes if each.phase is not Phase.READY] if seen else ["postgres"]
+    why = _what_is_late(seen) if seen else "the servers"
     stop(home)
-    raise StartFailed(f"not ready after {READY_SECONDS} s: {', '.join(late)}; see {home.logs}\n{said}")
+    raise StartFailed(f"not ready after {READY_SECONDS} s: {why}; see {home.logs}\n{said}")
+
+
+def _what_is_late(state: PlaneState) -> str:
+    late = [each.name for each in state.processes if each.phase is not Phase.READY]
+    _, told = ask(int(state.api_url.rpartition(":")[2]), "/readyz")
+    return f"{', '.join(late)} (/readyz says: {told})" if told else ", ".join(late)
 
 
 def stop(home: Home) -> bool:

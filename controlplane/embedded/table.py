@@ -19,6 +19,7 @@ PYTHON = (sys.executable, "-m")
 API_PORT = 8440
 AGENT_PORT = 8441
 PROBE_SECONDS = 2
+ANSWER_BYTES_MAX = 4_096
 
 LEAN = {
     "PYTHONUNBUFFERED": "1",
@@ -111,14 +112,21 @@ class Plane:
         ]
 
 
-def answers(port: int, path: str) -> bool:
-    """Whether a server on the loopback answers 200; by hand, because an HTTP client costs the supervisor megabytes."""
+def ask(port: int, path: str) -> tuple[int, str]:
+    """Status and body of a GET on the loopback, 0 without an answer; by hand, as an HTTP client costs megabytes."""
     try:
         with socket.create_connection((LOCAL_HOST, port), timeout=PROBE_SECONDS) as link:
             link.sendall(f"GET {path} HTTP/1.1\r\nHost: {LOCAL_HOST}\r\nConnection: close\r\n\r\n".encode())
-            return link.recv(32).split(b" ", 2)[1:2] == [b"200"]
-    except OSError:
-        return False
+            with link.makefile("rb") as answer:
+                head, _, body = answer.read(ANSWER_BYTES_MAX).decode(errors="replace").partition("\r\n\r\n")
+        return int(head.split(" ", 2)[1]), body
+    except (OSError, ValueError, IndexError):
+        return 0, ""
+
+
+def answers(port: int, path: str) -> bool:
+    """Whether a server on the loopback answers 200."""
+    return ask(port, path)[0] == 200
 
 
 def _numbered(name: str, count: int) -> list[tuple[str, tuple[str, ...], Callable[[], bool]]]:
