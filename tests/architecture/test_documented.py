@@ -34,7 +34,7 @@ def test_every_reason_is_documented_and_tested() -> None:
 
 
 def test_every_periodic_job_is_documented_and_tested() -> None:
-    complaints = [_complaint(name, (name,), (name,)) for name in _periodic_jobs()]
+    complaints = [_complaint(name, (name,), (name, "PERIODIC")) for name in _periodic_jobs()]
     assert not any(complaints), "".join(complaints)
 
 
@@ -62,6 +62,13 @@ def test_a_route_is_found_with_any_value_in_the_place_of_a_parameter() -> None:
     assert not pattern.search("/api/v1/workloads//explain")
 
 
+def test_a_route_with_a_path_in_it_is_found_with_any_path() -> None:
+    pattern = _as_pattern("/api/v1/queues/{path:path}/move")
+    assert pattern.search("POST /api/v1/queues/{path}/move")
+    assert pattern.search("""client.post("/api/v1/queues/research/nlp/move")""")
+    assert not pattern.search("/api/v1/queues/research/nlp")
+
+
 def _complaint(name: str, documented: Iterable[str], tested: Iterable[str]) -> str:
     return _complaint_about(name, _any_word(documented), _any_word(tested))
 
@@ -78,7 +85,13 @@ def _any_word(words: Iterable[str]) -> re.Pattern[str]:
 
 
 def _as_pattern(path: str) -> re.Pattern[str]:
-    return re.compile(PARAMETER.sub(r"(?:\\{[^/]+?\\}|[^/\\s\"'`?]+)", re.escape(path)) + r"(?![\w/-])")
+    """Matches `path` with a name in braces, or any value, in the place of each parameter."""
+    return re.compile(PARAMETER.sub(_parameter, re.escape(path)) + r"(?![\w/-])")
+
+
+def _parameter(match: re.Match[str]) -> str:
+    value = r"[^\s\"'`?]+?" if match[0].endswith(r":path\}") else r"[^/\s\"'`?]+"
+    return rf"(?:\{{[^/]+?\}}|{value})"
 
 
 @cache
