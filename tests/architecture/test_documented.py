@@ -12,6 +12,9 @@ from functools import cache
 from importlib.util import find_spec
 from types import ModuleType
 
+from pydantic import AliasChoices
+from pydantic_settings import BaseSettings
+
 from tests.architecture.sources import ROOT, python_files, source_files, text_of
 
 HERE = ROOT / "tests" / "architecture"
@@ -116,13 +119,16 @@ def _module(name: str) -> ModuleType | None:
 
 
 def _settings() -> Iterator[tuple[str, str]]:
-    module = _module("controlplane.settings")
-    if module is None:
-        return
-    for field, info in module.Settings.model_fields.items():
-        choices = getattr(info.validation_alias, "choices", None)
-        prefix = module.Settings.model_config["env_prefix"]
-        yield (str(choices[0]) if choices else f"{prefix}{field}".upper(), field)
+    for name, settings in (("controlplane.settings", "Settings"), ("agents.settings", "AgentSettings")):
+        module = _module(name)
+        if module is not None:
+            yield from _variables(getattr(module, settings))
+
+
+def _variables(settings: type[BaseSettings]) -> Iterator[tuple[str, str]]:
+    for field, info in settings.model_fields.items():
+        choices = info.validation_alias.choices if isinstance(info.validation_alias, AliasChoices) else ()
+        yield (str(choices[0]) if choices else f"{settings.model_config['env_prefix']}{field}".upper(), field)
 
 
 def _metrics() -> Iterator[tuple[str, str]]:
