@@ -16,14 +16,24 @@ class ClusterUnreachable(Exception):
     """The API server does not answer; what was seen before is stale, not gone."""
 
 
+class LeadershipLost(Exception):
+    """Another replica has the Lease: this one must end, or two would speak with one identity."""
+
+
 @dataclass(slots=True)
 class View:
-    """The cluster as last seen. Written by the port, read by everybody else; `version` rises with each change."""
+    """The cluster as last seen. Written by the port, read by everybody else; `version` rises with each change.
+
+    `bound`: namespaces that the agent may write to. `refusals`: why a Job's controller could not create pods, by the
+    Job's uid. `inventory_version` rises with what an inventory is made of.
+    """
 
     nodes: dict[str, NodeFacts] = field(default_factory=dict)
     pods: dict[str, PodFacts] = field(default_factory=dict)
     objects: dict[str, ObjectFacts] = field(default_factory=dict)
     namespaces: set[str] = field(default_factory=set)
+    bound: set[str] = field(default_factory=set)
+    refusals: dict[str, str] = field(default_factory=dict)
     is_complete: bool = False
     is_reachable: bool = True
     version: int = 0
@@ -87,6 +97,10 @@ class View:
 
     def drop_namespace(self, name: str) -> None:
         self.namespaces.discard(name)
+        self._changed()
+
+    def put_refusal(self, uid: str, words: str) -> None:
+        self.refusals[uid] = words
         self._changed()
 
     def _changed(self, *, inventory: bool = False) -> None:
@@ -177,12 +191,12 @@ class Cluster(Protocol):
     def view(self) -> View: ...
 
     async def open(self) -> Identity:
-        """Connect and start to watch; raise ClusterUnreachable where nothing answers."""
+        """Connect, become the leader, see everything once; raise ClusterUnreachable where nothing answers."""
 
     async def close(self) -> None: ...
 
     async def wait(self, version: int, timeout_seconds: float) -> None:
-        """Return when the view is newer than `version`, or after the time."""
+        """Return when the view is newer than `version`, or after the time; raise LeadershipLost."""
 
     async def carry_out(self, action: Action) -> Outcome:
         """Do it; what the API server answers is in the view at once."""

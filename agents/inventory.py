@@ -57,6 +57,7 @@ class Inventory:
     _acknowledged: dict[str, str] = field(default_factory=dict)
     _in_flight: dict[str, str | None] = field(default_factory=dict)
     _wants_whole: bool = True
+    _is_read: bool = False  # before the first reading an empty list is not an empty cluster
     _revision: int = 0
 
     def update(self, view: View, known: Iterable[str]) -> None:
@@ -69,6 +70,7 @@ class Inventory:
             kept = self._kept.get(node.uid)
             fresh[node.uid] = kept if kept and kept.made_from == made_from else self._make(node, pods, made_from)
         self._kept = fresh
+        self._is_read = True
 
     def set_levels(self, levels: Sequence[tuple[str, str]]) -> None:
         """Topology levels, coarse to fine, with the node label that names each; the host is implied."""
@@ -80,8 +82,9 @@ class Inventory:
         self._in_flight = {}
 
     def has_news(self) -> bool:
-        current = {uid: kept.digest for uid, kept in self._kept.items()}
-        return self._wants_whole or current != self._acknowledged
+        if not self._is_read:
+            return False
+        return self._wants_whole or {uid: kept.digest for uid, kept in self._kept.items()} != self._acknowledged
 
     def next_delta(self) -> InventoryDelta | None:
         """What to send now, at most one request's worth; None if the plane has it all."""

@@ -49,7 +49,7 @@ def decode(text: str) -> Directive | None:
 
 def encode_done(done: dict[str, list[int]]) -> str:
     """Which pods have succeeded, per PodSet, as ranges: their objects may be cleaned away by anybody."""
-    return json.dumps({name: _ranges(sorted(numbers)) for name, numbers in sorted(done.items()) if numbers})
+    return json.dumps({name: ranges(sorted(numbers)) for name, numbers in sorted(done.items()) if numbers})
 
 
 def decode_done(text: str) -> dict[str, frozenset[int]]:
@@ -63,7 +63,7 @@ def decode_done(text: str) -> dict[str, frozenset[int]]:
     return {str(name): indexes(ranges) for name, ranges in found.items() if isinstance(ranges, str)}
 
 
-def _ranges(numbers: list[int]) -> str:
+def ranges(numbers: list[int]) -> str:
     parts: list[list[int]] = []
     for number in numbers:
         if parts and number == parts[-1][1] + 1:

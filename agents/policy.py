@@ -7,7 +7,7 @@ and RBAC stand behind it; this is the first fence, not the only one.
 import fnmatch
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,14 +17,11 @@ from controlplane.contract.agent.attempts import ApplyBody, PodSetOrder, Rejecti
 
 NEVER = ("kube-*", "muster-system")
 HOST_FIELDS = ("hostNetwork", "hostPID", "hostIPC")
-FORBIDDEN_BY_DEFAULT = (
-    *("hostNetwork", "hostPID", "hostIPC", "hostPath", "privileged", "capabilities", "hostPort", "nodeName"),
-    *("schedulerName", "serviceAccountToken"),
-)
 PolicyField = Literal[
     "hostNetwork", "hostPID", "hostIPC", "hostPath", "privileged", "capabilities", "hostPort", "nodeName",
     "schedulerName", "serviceAccountToken",
 ]  # fmt: skip
+FORBIDDEN_BY_DEFAULT: tuple[PolicyField, ...] = get_args(PolicyField)
 
 
 class PolicyUnreadable(Exception):
@@ -135,5 +132,6 @@ def _listed(value: object) -> list[Json]:
 
 
 def _no(rule: str, **facts: str | int) -> Rejection:
-    cut = {name: fact[:1024] if isinstance(fact, str) else fact for name, fact in facts.items()}
-    return Rejection(code="local-policy", facts={"rule": rule, **cut})
+    cut = {name: fact[:256] if isinstance(fact, str) else fact for name, fact in facts.items()}
+    words = f"{rule}: " + ", ".join(f"{name} {fact}" for name, fact in cut.items())
+    return Rejection(code="local-policy", facts={"rule": rule, "words": words[:1024], **cut})

@@ -16,7 +16,7 @@ from controlplane.contract.agent.attempts import Budgets, Rejection
 
 # The scheduler tries again within moments of a pod's release; its first word may be about a cache that is behind.
 REFUSAL_SETTLES = timedelta(seconds=2)
-PULL_WORDS = ("pull", "image")
+GOALS = {"prepare": "prepared", "bind": "bound to its nodes", "pull": "pulled and started", "ready": "ready"}
 
 
 def judge(desired: Desired, view: View, now: datetime, known: frozenset[str]) -> Rejection | None:
@@ -26,8 +26,11 @@ def judge(desired: Desired, view: View, now: datetime, known: frozenset[str]) ->
     there = owned(view, desired.object_id)
     if desired.body is not None and view.namespaces and desired.body.namespace not in view.namespaces:
         return Rejection(code="cluster-without-namespace", facts={"namespace": desired.body.namespace})
-    return _taken_devices(desired, there, view, known) or (
-        _refused_by_scheduler(desired, there, now) or _budget_passed(desired, there, now)
+    return (
+        _taken_devices(desired, there, view, known)
+        or _refused_pods(desired, there, view)
+        or _refused_by_scheduler(desired, there, now)
+        or _budget_passed(desired, there, now)
     )
 
 
@@ -67,8 +70,19 @@ def _taken_devices(desired: Desired, there: Owned, view: View, known: frozenset[
     if not taken:
         return None
     pods = [f"{pod.namespace}/{pod.name}" for found in taken.values() for pod in found if pod.requests]
-    facts: dict[str, str | int] = {"pods": cut(", ".join(sorted(pods)[:8])), "count": len(pods)}
+    amount = sum(sum(pod.requests.values()) for found in taken.values() for pod in found)
+    facts: dict[str, str | int] = {"pods": cut(", ".join(sorted(pods)[:8])), "count": len(pods), "amount": amount}
     return Rejection(code="foreign-pods", facts=facts, nodes=sorted(taken)[:1000])
+
+
+def _refused_pods(desired: Desired, there: Owned, view: View) -> Rejection | None:
+    """A Job whose controller may not create its pods: a quota or a webhook said no, in its own words."""
+    for name, job in there.jobs.items():
+        words = view.refusals.get(job.uid)
+        missing = [pin for pin in desired.pins() if pin.pod_set == name and there.current((name, pin.index)) is None]
+        if words and missing and desired.order is Order.PREPARE:
+            return Rejection(code="refused-by-cluster", facts={"words": words, "pods": len(missing)})
+    return None
 
 
 def _refused_by_scheduler(desired: Desired, there: Owned, now: datetime) -> Rejection | None:
@@ -93,7 +107,7 @@ def _budget_passed(desired: Desired, there: Owned, now: datetime) -> Rejection |
     waited = now - desired.since
     if desired.order is Order.PREPARE:
         if not desired.was_started and not is_prepared(desired, there) and _longer(waited, budgets.prepare_seconds):
-            return _passed("prepare", budgets.prepare_seconds, desired, _missing_nodes(desired, there))
+            return _passed("prepare", budgets.prepare_seconds, _missing_nodes(desired, there))
         return None
     for pod in _current_pods(desired, there):
         since = max(pod.scheduled_at or desired.since, desired.since)
@@ -108,7 +122,7 @@ def _budget_passed(desired: Desired, there: Owned, now: datetime) -> Rejection |
         else:
             stage, budget = "pull", budgets.pull_seconds
         if _longer(now - since, budget):
-            return _passed(stage, budget, desired, [pod.node] if pod.node else [], pod.waiting or pod.unschedulable)
+            return _passed(stage, budget, [pod.node] if pod.node else [], pod.waiting or pod.unschedulable)
     return None
 
 
@@ -126,9 +140,8 @@ def is_prepared(desired: Desired, there: Owned) -> bool:
     return True
 
 
-def _passed(stage: str, budget: int, desired: Desired, nodes: Iterable[str], words: str = "") -> Rejection:
-    facts: dict[str, str | int] = {"stage": stage, "seconds": budget, "words": cut(words)}
-    facts["replicas"] = len(desired.pins())
+def _passed(stage: str, budget: int, nodes: Iterable[str], words: str = "") -> Rejection:
+    facts: dict[str, str | int] = {"goal": GOALS[stage], "limit": budget, "words": cut(words)}
     return Rejection(code="budget-passed", facts=facts, nodes=sorted(set(nodes))[:1000])
 
 

@@ -195,7 +195,7 @@ def _environment(directive: Directive, body: ApplyBody) -> list[Json]:
     texts = {
         **{name: str(body.world_size) for name in COUNTED_BY_WORLD},
         "MUSTER_ATTEMPT": str(directive.attempt),
-        "MUSTER_WORKLOAD": directive.workload,
+        "MUSTER_WORKLOAD_UID": directive.workload,
         **({"MUSTER_MASTER_ADDR": address, "MASTER_ADDR": address} if address else {}),
         **({"JAX_COORDINATOR_ADDRESS": f"{address}:{MASTER_PORT}"} if address else {}),
         "MASTER_PORT": str(MASTER_PORT),

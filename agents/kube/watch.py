@@ -1,0 +1,170 @@
+"""An informer: lists a kind, watches it, and keeps a view of it for ever.
+
+Survives everything that ends a watch: time-outs, silence of a half-open connection, a resource version that is too old
+(410: list anew, never the same version twice), refusals, an API server that is away. It reports objects gone only if
+the watch said so or a complete new list lacks them.
+"""
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from agents.cluster import ClusterUnreachable
+from agents.facts import Json
+from agents.kube.client import KubeClient, KubeError
+
+PAGE = 500
+WATCH_SECONDS = 300
+SILENCE_SECONDS = 90.0  # bookmarks come about once a minute
+BACKOFF_SECONDS = 0.5
+BACKOFF_SECONDS_MAX = 30.0
+UNREACHABLE_AFTER_SECONDS = 5.0
+DROPPED_KEPT = 4096
+GONE = 410
+FORBIDDEN = 403
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Informer:
+    """One kind in one scope. `put` and `drop` write the view; `drop` gets the last object that was seen."""
+
+    client: KubeClient
+    path: str
+    put: Callable[[Json], None]
+    drop: Callable[[Json], None]
+    label_selector: str = ""
+    field_selector: str = ""
+    has_listed: bool = False
+    is_forbidden: bool = False
+    _known: dict[str, tuple[str, Json]] = field(default_factory=dict)
+    _dropped: deque[str] = field(default_factory=lambda: deque(maxlen=DROPPED_KEPT))
+    _failing_since: float | None = None
+    _listed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_reachable(self) -> bool:
+        """False once nothing has answered for a while: a single lost connection means nothing."""
+        return self._failing_since is None or time.monotonic() - self._failing_since < UNREACHABLE_AFTER_SECONDS
+
+    async def first_list(self) -> None:
+        """Wait until everything was seen once, or the API server has forbidden it."""
+        await self._listed.wait()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        version, failures = "", 0
+        while True:
+            try:
+                if not version:
+                    version = await self._list()
+                    failures = 0
+                version = await self._watch(version)
+                failures = 0
+            except KubeError as error:
+                version = "" if error.status in (GONE, FORBIDDEN) else version
+                failures += 1
+                self._note(error)
+                await self._pause(failures, error.retry_seconds)
+            except ClusterUnreachable as error:
+                failures += 1
+                self._failing_since = self._failing_since or time.monotonic()
+                log.info("watch lost", path=self.path, words=str(error), failures=failures)
+                await self._pause(failures, 0.0)
+
+    def learn(self, raw: Json) -> None:
+        """Take an answer to our own write: it is in the view before the watch brings it."""
+        uid = raw.get("metadata", {}).get("uid", "")
+        if uid and uid not in self._dropped:
+            self._put(raw)
+
+    async def _list(self) -> str:
+        """All pages, then what is missing from them is gone. Returns the version to watch from."""
+        found: set[str] = set()
+        query = {**self._selectors(), "limit": str(PAGE)}
+        while True:
+            page = await self.client.request("GET", self.path, query=query)
+            for raw in page.get("items") or []:
+                found.add(raw["metadata"]["uid"])
+                self._put(raw)
+            following = page["metadata"].get("continue", "")
+            if not following:
+                break
+            query = {**self._selectors(), "limit": str(PAGE), "continue": following}
+        for uid in [uid for uid in self._known if uid not in found]:
+            self._drop(uid)
+        self._answered()
+        self.has_listed = True
+        self.is_forbidden = False
+        self._listed.set()
+        version: str = page["metadata"].get("resourceVersion", "")
+        return version
+
+    async def _watch(self, version: str) -> str:
+        """Follow from a version until the watch ends; returns where to go on, or "" to list anew."""
+        query = {
+            **self._selectors(),
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(WATCH_SECONDS + random.randrange(60)),  # noqa: S311 - spreads reconnections
+        }
+        async for event in self.client.lines(self.path, query, SILENCE_SECONDS):
+            self._answered()
+            raw = event.get("object") or {}
+            if event.get("type") == "ERROR":
+                raise KubeError(int(raw.get("code") or 0), str(raw.get("reason")), str(raw.get("message")))
+            version = raw.get("metadata", {}).get("resourceVersion", version)
+            if event.get("type") == "DELETED":
+                self._drop(raw["metadata"]["uid"])
+            elif event.get("type") in ("ADDED", "MODIFIED"):
+                self._put(raw)
+        self._answered()
+        return version
+
+    def _put(self, raw: Json) -> None:
+        """Keep the newer of two readings of one object: our own writes may be ahead of the watch."""
+        metadata = raw["metadata"]
+        uid, version = metadata["uid"], metadata.get("resourceVersion", "")
+        known = self._known.get(uid)
+        if known is not None and _is_older(version, known[0]):
+            return
+        # Only what a drop needs: the projection has the rest.
+        kept: Json = {"metadata": {"name": metadata["name"], "namespace": metadata.get("namespace", ""), "uid": uid}}
+        self._known[uid] = (version, kept)
+        self.put(raw)
+
+    def _drop(self, uid: str) -> None:
+        known = self._known.pop(uid, None)
+        self._dropped.append(uid)
+        if known is not None:
+            self.drop(known[1])
+
+    def _selectors(self) -> dict[str, str]:
+        stated = {"labelSelector": self.label_selector, "fieldSelector": self.field_selector}
+        return {name: text for name, text in stated.items() if text}
+
+    def _answered(self) -> None:
+        self._failing_since = None
+
+    def _note(self, error: KubeError) -> None:
+        if error.status == FORBIDDEN:
+            self.is_forbidden = True
+            self._answered()
+            self._listed.set()
+        elif error.status != GONE:
+            self._failing_since = self._failing_since or time.monotonic()
+        log.info("watch refused", path=self.path, status=error.status, words=error.message[:200])
+
+    async def _pause(self, failures: int, asked_seconds: float) -> None:
+        ceiling = min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS * 2 ** min(failures - 1, 10))
+        await asyncio.sleep(max(asked_seconds, random.uniform(ceiling / 4, ceiling)))  # noqa: S311 - spreads retries
+
+
+def _is_older(version: str, than: str) -> bool:
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)

@@ -1,0 +1,273 @@
+"""The agent's life: observe, sync, decide, apply, each at its own pace, for ever.
+
+Two tasks share one workbench: one works whenever the cluster changes, one talks to the plane. What the cluster shows
+goes up at once: a waiting long poll is dropped for it. When the plane is dark, work goes on from what is known.
+"""
+
+import asyncio
+import random
+import time
+from datetime import UTC, datetime
+
+import structlog
+
+from agents.cluster import Cluster, ClusterUnreachable, Identity
+from agents.enrolment import Enroller
+from agents.inventory import DEFAULT_LEVELS, Inventory
+from agents.outbox import Outbox, Parcel
+from agents.policy import LocalPolicy, allows_namespace
+from agents.settings import AgentSettings
+from agents.transport import ForgedDirectives, PlaneRefused, PlaneUnreachable, Transport
+from agents.work import Workbench
+from controlplane.contract.agent.base import PROTOCOL_OLDEST, PROTOCOL_VERSION
+from controlplane.contract.agent.enrolment import HelloReply, HelloRequest
+from controlplane.contract.agent.inventory import InventoryDelta
+from controlplane.contract.agent.sync import SyncReply, SyncRequest
+
+TICK_SECONDS = 1.0  # budgets and refusals mature without any event
+GATHER_SECONDS = 0.01  # events of one cause come together
+INVENTORY_SECONDS = 0.5  # least pause between two readings of all nodes
+BACKOFF_SECONDS = 1.0
+WHOLE_AFTER_EXCHANGES = 2
+FAILURES_TO_RECONNECT = 3
+NOT_ACCEPTED = "not-accepted"
+AGENT_VERSION = "0.1.0"
+log = structlog.get_logger()
+
+
+class Agent:
+    """One cluster's agent."""
+
+    def __init__(self, settings: AgentSettings, cluster: Cluster, enroller: Enroller, policy: LocalPolicy) -> None:
+        self._settings = settings
+        self._cluster = cluster
+        self._enroller = enroller
+        self._policy = policy
+        self._transport: Transport = enroller.transport
+        self._instance = settings.instance
+        self._wake = asyncio.Event()
+        self._news = asyncio.Event()
+        self._outbox = Outbox()
+        self._inventory = Inventory()
+        self._bench = Workbench(cluster, policy, self._outbox, self._wake.set, wall_clock)
+        self._identity = Identity("", "")
+        self._cursor = 0
+        self._incarnation = ""
+        self._poll_seconds = 25
+        self._inventory_seen = (-1, 0.0)
+        self._inventory_known: frozenset[str] = frozenset()
+        self._failures = 0
+        self._exchanges = 0
+        self._wants_whole = False
+
+    async def run(self) -> None:
+        """Live until cancelled."""
+        self._identity = await self._open()
+        self._bench.recall()
+        log.info("cluster opened", fingerprint=self._identity.fingerprint, nodes=len(self._cluster.view.nodes))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._watch())
+                tasks.create_task(self._work())
+                tasks.create_task(self._talk())
+                tasks.create_task(self._full_lists())
+        finally:
+            await self._bench.finish()
+            await self._transport.close()
+            await self._cluster.close()
+
+    async def _open(self) -> Identity:
+        while True:
+            try:
+                return await self._cluster.open()
+            except ClusterUnreachable as error:
+                await self._pause(0.0, "cluster unreachable", str(error))
+
+    async def _watch(self) -> None:
+        version = -1
+        while True:
+            await self._cluster.wait(version, TICK_SECONDS)
+            version = self._cluster.view.version
+            self._wake.set()
+            await asyncio.sleep(GATHER_SECONDS)
+
+    async def _work(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            view = self._cluster.view
+            if view.is_complete and view.is_reachable:
+                self._bench.step()
+                self._read_inventory()
+            if self._outbox.has_news() or self._inventory.has_news():
+                self._news.set()
+            await asyncio.sleep(0)
+
+    def _read_inventory(self) -> None:
+        version, read_at = self._inventory_seen
+        current = self._cluster.view.inventory_version
+        if current == version and self._inventory_known == self._bench.known():
+            return
+        if time.monotonic() - read_at < INVENTORY_SECONDS:
+            return  # the tick comes back to it
+        self._inventory_known = self._bench.known()
+        self._inventory.update(self._cluster.view, self._inventory_known)
+        self._inventory_seen = (current, time.monotonic())
+
+    async def _full_lists(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.full_list_seconds)
+            self._wants_whole = True
+            self._news.set()
+
+    async def _talk(self) -> None:
+        while True:
+            try:
+                await self._session()
+            except PlaneUnreachable as error:
+                await self._pause(0.0, "plane unreachable", str(error))
+            except PlaneRefused as error:
+                await self._enroller.refused(error)
+                if error.slug == NOT_ACCEPTED:  # a person will say yes; they should not wait for our back-off
+                    self._failures = 0
+                await self._pause(error.retry_seconds, "plane refused", str(error))
+            except ForgedDirectives as error:
+                await self._pause(0.0, "directives refused", str(error))
+
+    async def _session(self) -> None:
+        """Enrol if need be, open a Session, exchange until something ends it."""
+        await self._enroller.enrol(self._identity, self._instance, AGENT_VERSION)
+        reply = await self._hello()
+        self._opened(reply)
+        await self._enroller.opened(reply)
+        told = self._namespaces()
+        while told == self._namespaces():
+            await self._exchange()
+        log.info("namespaces changed", before=len(told), now=len(self._namespaces()))
+
+    def _namespaces(self) -> list[str]:
+        """Those that we may write to, by the cluster's word and by the local policy's."""
+        return sorted(name for name in self._cluster.view.bound if allows_namespace(self._policy, name))[:10_000]
+
+    async def _hello(self) -> HelloReply:
+        request = HelloRequest(
+            instance_id=self._instance,
+            fingerprint=self._identity.fingerprint,
+            kubernetes_version=self._identity.kubernetes_version,
+            agent_version=AGENT_VERSION,
+            protocol_oldest=PROTOCOL_OLDEST,
+            protocol_newest=PROTOCOL_VERSION,
+            namespaces=self._namespaces(),
+            acked_number=self._cursor,
+        )
+        return await self._enroller.hello(request)
+
+    def _opened(self, reply: HelloReply) -> None:
+        """A new Session hears everything again; another plane (or the same one, restored) also repeats its orders."""
+        log.info("session opened", epoch=reply.session_epoch, mode=reply.mode, plane_epoch=reply.plane_epoch)
+        if reply.incarnation != self._incarnation:
+            self._cursor = 0
+        self._incarnation = reply.incarnation
+        self._poll_seconds = reply.poll_seconds
+        self._exchanges = 0
+        self._wants_whole = True
+        self._outbox.tell_all_again()
+        self._inventory.set_levels(levels_of(reply.spec))
+        self._inventory_seen = (-1, 0.0)
+        self._inventory.forget_acknowledged()
+        self._wake.set()
+
+    async def _exchange(self) -> None:
+        """One request: with news at once, else a long poll that news may end early."""
+        self._news.clear()
+        whole = self._whole_parcel()
+        parcel = whole or self._outbox.parcel()
+        delta = self._inventory.next_delta() if self._cluster.view.is_complete else None
+        if not parcel.is_empty or delta is not None:
+            request = self._request(0, parcel, delta).model_copy(update={"whole": whole is not None})
+            self._took(await self._transport.sync(request), parcel, delta)
+            return
+        poll = asyncio.create_task(self._transport.sync(self._request(self._poll_seconds, parcel, None)))
+        news = asyncio.create_task(self._news.wait())
+        try:
+            await asyncio.wait((poll, news), return_when=asyncio.FIRST_COMPLETED)
+            if poll.done():
+                self._took(poll.result(), parcel, None)
+            else:
+                await asyncio.sleep(GATHER_SECONDS)
+        finally:
+            for task in (poll, news):
+                task.cancel()
+            await asyncio.gather(poll, news, return_exceptions=True)
+
+    def _whole_parcel(self) -> Parcel | None:
+        """The complete list, once per Session and then each `full_list_seconds`: what it does not name is gone.
+
+        Only when orders have come and were looked at, nothing unknown is about, and all fits into one request.
+        """
+        view = self._cluster.view
+        if not self._wants_whole or self._exchanges < WHOLE_AFTER_EXCHANGES:
+            return None
+        self._wants_whole = False
+        self._outbox.tell_all_again()
+        is_sure = view.is_complete and view.is_reachable and not self._bench.has_unknown()
+        return self._outbox.whole_parcel() if is_sure else None
+
+    def _request(self, wait_seconds: int, parcel: Parcel, delta: InventoryDelta | None) -> SyncRequest:
+        gone = [seen.object_id for seen in parcel.attempts if seen.state == "gone"]
+        return SyncRequest(
+            session_epoch=self._transport.session.epoch,
+            seq=self._transport.next_seq(),
+            cursor=self._cursor,
+            wait_seconds=wait_seconds,
+            attempts=list(parcel.attempts),
+            pods=list(parcel.pods),
+            inventory=delta,
+            desired_digest=self._bench.digest(gone),
+            kube_reachable=self._cluster.view.is_reachable,
+        )
+
+    def _took(self, reply: SyncReply, parcel: Parcel, delta: InventoryDelta | None) -> None:
+        """The reply has come: what was sent is known, what came is wanted."""
+        self._failures = 0
+        self._exchanges += 1
+        self._outbox.told(parcel)
+        if delta is not None:
+            self._inventory.acknowledge()
+        for refused in reply.rejected:
+            log.info("observation not taken", object=refused.object_id, code=refused.code)
+        if reply.directives_jws is not None:
+            directives = self._transport.directives(reply.directives_jws)
+            self._bench.take(directives)
+            for directive in directives:
+                log.info("directive", object=directive.object_id, kind=directive.kind, gen=directive.gen)
+        self._cursor = reply.cursor
+        self._poll_seconds = reply.poll_seconds
+        self._bench.forget_gone()
+        if reply.want_whole_inventory:
+            self._inventory.forget_acknowledged()
+        if reply.want_full_list:
+            self._outbox.tell_all_again()
+
+    async def _pause(self, asked_seconds: float, what: str, words: str) -> None:
+        """Full jitter: many agents that lost one plane must not come back in step."""
+        self._failures += 1
+        if self._failures % FAILURES_TO_RECONNECT == 0:
+            await self._transport.reconnect()
+        ceiling = min(self._settings.backoff_seconds_max, BACKOFF_SECONDS * 2 ** min(self._failures - 1, 10))
+        seconds = max(asked_seconds, random.uniform(0.05, ceiling))  # noqa: S311 - spreads retries, guards nothing
+        log.warning(what, words=words, failures=self._failures, seconds=round(seconds, 2))
+        await asyncio.sleep(seconds)
+
+
+def levels_of(spec: dict[str, object]) -> tuple[tuple[str, str], ...]:
+    """Topology levels of the Cluster's document, `topology: [{level, label}]`, coarse to fine; else the usual ones."""
+    stated = spec.get("topology")
+    listed = [each for each in stated if isinstance(each, dict)] if isinstance(stated, list) else []
+    pairs = [(each.get("level"), each.get("label")) for each in listed]
+    found = [(level, label) for level, label in pairs if isinstance(level, str) and isinstance(label, str)]
+    return tuple(pair for pair in found if pair[0] != "host")[:7] or DEFAULT_LEVELS
+
+
+def wall_clock() -> datetime:
+    return datetime.now(UTC)
