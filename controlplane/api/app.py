@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 from controlplane.api.edge import Edge
 from controlplane.api.problems import TABLE, on_http, on_known, on_parameters
 from controlplane.api.routes import fleet, health, operations, tenancy, workloads
+from controlplane.api.routes.agents import AgentDoor, agent_router
 from controlplane.bootstrap import Container
 
 VERSION = "v1"
@@ -19,6 +20,12 @@ ROUTERS: Sequence[APIRouter] = (workloads.router, tenancy.router, fleet.router, 
 def create_app(container: Container) -> ASGIApp:
     """The app for people: /api/v1, /healthz, /readyz, /metrics."""
     return _app(container, "Muster", ROUTERS, has_docs=True)
+
+
+def create_agent_app(container: Container) -> ASGIApp:
+    """The app for agents, on a listener of its own: /agent/v1, and /healthz for whoever stands before it."""
+    door = AgentDoor(container.uow_factory, container.signer(), container.waker, container.settings)
+    return _app(container, "Muster agents", (agent_router(door), health.router), has_docs=False)
 
 
 def _app(container: Container, title: str, routers: Sequence[APIRouter], *, has_docs: bool) -> ASGIApp:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from controlplane.contract.rest.workloads import PodSetSpec, WorkloadDocument
 from controlplane.core.demand import PodSet, TopologyMode
-from controlplane.core.facts.tenancy import PoolFact, QueueFact
+from controlplane.core.facts.tenancy import QueueFact
 from controlplane.core.facts.workloads import NewWorkload
 from controlplane.core.ids import FlavorName, WorkloadId
 from controlplane.core.lifecycle import WorkloadState
@@ -16,6 +16,7 @@ from controlplane.services.authz import Action, Caller
 from controlplane.services.errors import Conflict, Fault, Invalid
 from controlplane.services.manifests import warnings_of_job
 from controlplane.services.podspec import VENDORS, PodFacts, TemplateReader
+from controlplane.services.pools import pool_named
 from controlplane.services.ports.unit_of_work import UnitOfWork
 from controlplane.services.satisfiable import never_satisfiable
 
@@ -43,7 +44,7 @@ def submit(uow: UnitOfWork, caller: Caller, submission: Submission, new_id: Call
     """Write it as pending; raises Invalid, NotFound, Forbidden or Conflict."""
     document = submission.document
     queue = _leaf(uow, caller, document.spec.queue)
-    pool = _pool(uow, document.spec.pool)
+    pool = pool_named(uow, document.spec.pool)
     namespace = _namespace(uow, queue, submission.manifest)
     facts = _templates(submission)
     pod_sets = tuple(_pod_set(uow, queue, each, read) for each, read in zip(document.spec.pod_sets, facts, strict=True))
@@ -86,13 +87,6 @@ def _leaf(uow: UnitOfWork, caller: Caller, path: str) -> QueueFact:
     if any(other.parent == queue.id for other in uow.tenancy.queues()):
         raise _invalid("/spec/queue", "queue-not-leaf", f"{path} has queues below it; only leaf queues take workloads")
     return queue
-
-
-def _pool(uow: UnitOfWork, name: str) -> PoolFact:
-    pool = uow.tenancy.pool(name)
-    if pool is None:
-        raise _invalid("/spec/pool", "pool-unknown", f"there is no pool {name}")
-    return pool
 
 
 def _namespace(uow: UnitOfWork, queue: QueueFact, manifest: Manifest | None) -> str:

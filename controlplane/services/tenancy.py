@@ -19,6 +19,7 @@ from controlplane.core.tenancy import Quota
 from controlplane.services import accounting, fleet
 from controlplane.services.authz import Action, Caller, require
 from controlplane.services.errors import Conflict, Invalid, NotFound
+from controlplane.services.pools import pool_named
 from controlplane.services.ports.unit_of_work import UnitOfWork
 from controlplane.services.submission import Submission, submit
 
@@ -173,9 +174,7 @@ def _apply_pool(uow: UnitOfWork, caller: Caller, document: PoolDocument) -> Appl
 def _apply_policy(uow: UnitOfWork, caller: Caller, document: PolicyDocument) -> Applied:
     require(caller.principal, Action.POLICY_WRITE)
     name = document.metadata.name
-    pool = uow.tenancy.pool(name)
-    if pool is None:
-        raise Invalid(f"there is no pool {name}; a Policy has its Pool's name", slug="pool-unknown")
+    pool = pool_named(uow, name)  # a Policy has its Pool's name
     spec = document.spec.model_dump(mode="json", exclude_none=True)
     if uow.tenancy.policy(pool.id) == spec:
         return Applied(kind="Policy", name=name, result="unchanged", id=str(pool.policy_version))
@@ -187,9 +186,7 @@ def _apply_policy(uow: UnitOfWork, caller: Caller, document: PolicyDocument) -> 
 def _apply_cluster(uow: UnitOfWork, caller: Caller, document: ClusterDocument) -> Applied:
     require(caller.principal, Action.CLUSTER_WRITE)
     name, spec = document.metadata.name, document.spec
-    pool = uow.tenancy.pool(spec.pool)
-    if pool is None:
-        raise Invalid(f"there is no pool {spec.pool}", slug="pool-unknown")
+    pool = pool_named(uow, spec.pool)
     stored = spec.model_dump(mode="json", by_alias=True, exclude={"nodes"}, exclude_none=True)
     was = uow.fleet.cluster_named(name)
     if was is None:
@@ -205,10 +202,9 @@ def _apply_cluster(uow: UnitOfWork, caller: Caller, document: ClusterDocument) -
 def create_cluster(uow: UnitOfWork, caller: Caller, wanted: ClusterCreate) -> ClusterId:
     """A new Cluster in state `created`; raises Forbidden, Invalid, Conflict where one has its name."""
     require(caller.principal, Action.CLUSTER_WRITE)
-    if uow.tenancy.pool(wanted.spec.pool) is None:
-        raise Invalid(f"there is no pool {wanted.spec.pool}", slug="pool-unknown")
+    pool = pool_named(uow, wanted.spec.pool)
     spec = wanted.spec.model_dump(mode="json", by_alias=True, exclude={"nodes"}, exclude_none=True)
-    return fleet.create_cluster(uow, wanted.name, wanted.spec.pool, wanted.labels, spec, caller.principal.actor)
+    return fleet.create_cluster(uow, wanted.name, pool.name, wanted.labels, spec, caller.principal.actor)
 
 
 def _refuse_twice(sent: Sequence[Sent]) -> None:

@@ -1,0 +1,104 @@
+"""Runs both listeners in one process: `python -m controlplane.api.serve`. One for people, one for agents.
+
+They share a container and an event loop; routes of people run in threads, only the agents' long poll waits in the
+loop. Asked to end, it answers what has begun and leaves within seconds.
+"""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import structlog
+import uvicorn
+from starlette.types import ASGIApp
+
+from controlplane.api.app import create_agent_app, create_app
+from controlplane.bootstrap import Container, build_container
+from controlplane.settings import Settings
+from controlplane.telemetry import configure_logging
+
+GRACE_SECONDS = 2
+BACKLOG = 1_024
+HEADER_BYTES_MAX = 65_536
+
+log = structlog.get_logger(__name__)
+
+
+class _Server(uvicorn.Server):
+    """One listener; signals are the process's to take, since there are two of these in it."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Both listeners of a process."""
+
+    people: uvicorn.Server
+    agents: uvicorn.Server
+
+    def stop(self) -> None:
+        """Take no more requests and end when those that run are answered."""
+        self.people.should_exit = True
+        self.agents.should_exit = True
+
+    async def serve(self) -> None:
+        """Until `stop`, or until one of the two ends."""
+        tasks = [asyncio.create_task(self.people.serve()), asyncio.create_task(self.agents.serve())]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        self.stop()
+        await asyncio.gather(*tasks)
+
+
+def listeners(container: Container) -> Listeners:
+    """Both listeners, not listening yet."""
+    settings = container.settings
+    return Listeners(
+        people=_server(create_app(container), settings.api_host, settings.api_port),
+        agents=_server(create_agent_app(container), settings.agent_host, settings.agent_port),
+    )
+
+
+def _server(app: ASGIApp, host: str, port: int) -> uvicorn.Server:
+    return _Server(
+        uvicorn.Config(
+            app,
+            host=host,
+            port=port,
+            access_log=False,
+            log_config=None,
+            lifespan="auto",
+            server_header=False,
+            backlog=BACKLOG,
+            h11_max_incomplete_event_size=HEADER_BYTES_MAX,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+        )
+    )
+
+
+async def _run(container: Container) -> None:
+    both = listeners(container)
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+        loop.add_signal_handler(name, both.stop)
+    await both.serve()
+
+
+def main() -> None:
+    """Read the environment, listen until a signal comes."""
+    settings = Settings()
+    configure_logging(settings.log_level)
+    container = build_container(settings)
+    log.info("listening", people=f"{settings.api_host}:{settings.api_port}", agents=settings.agent_audience())
+    try:
+        asyncio.run(_run(container))
+    finally:
+        container.close()
+
+
+if __name__ == "__main__":
+    main()
