@@ -80,7 +80,8 @@ def tell_missing(work: Work, cluster: ClusterId, seen: set[tuple[str, int]]) -> 
     for pod in work.pods_in(cluster):
         is_awaited = pod.uid != "" and pod.state in {PodState.GATED, PodState.PENDING, PodState.RUNNING}
         if is_awaited and (pod.pod_set, pod.index) not in seen:
-            gone = replace(pod, state=PodState.GONE, disrupted=True, message="its object is gone", changed_at=work.now)
+            words = f"its object vanished from {work.placements[cluster].cluster_name}"
+            gone = replace(pod, state=PodState.GONE, disrupted=True, message=words, changed_at=work.now)
             work.put(replace(gone, finished_at=work.now))
 
 
