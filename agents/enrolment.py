@@ -67,11 +67,7 @@ class Enroller:
         if successor is None:
             return await self.transport.hello(request)
         if self._offered_next:
-            try:
-                reply = await self.transport.hello(request, successor)
-            except PlaneRefused:
-                self._offered_next = False
-                raise
+            reply = await self.transport.hello(request, successor)
             await self._keeper.promote()
             log.info("key rotated")
             self._offered_next = False
@@ -90,8 +86,12 @@ class Enroller:
 
     async def refused(self, error: PlaneRefused) -> None:
         """Remember a refusal of the key itself; everything else passes."""
-        if error.slug in KEY_REFUSED:
-            self._key_was_refused = True
+        if error.slug not in KEY_REFUSED:
+            return
+        if self._keeper.identity.next_key is not None:
+            # Killed between the plane's promotion of the next key and our note of it: the other one may be right.
+            self._offered_next = not self._offered_next
+        self._key_was_refused = True
 
     def _token(self) -> str:
         if self._token_file is None:

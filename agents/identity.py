@@ -121,9 +121,9 @@ class Keeper:
 
     async def next_key(self) -> ECKey | None:
         """The key to rotate to, kept before it is offered; None while ours is young."""
-        if time.time() - self.identity.made_at < ROTATE_AFTER_SECONDS:
-            return None
         if self.identity.next_key is None:
+            if time.time() - self.identity.made_at < ROTATE_AFTER_SECONDS:
+                return None
             await self.update(next_key=new_key())
         assert self.identity.next_key is not None
         return ECKey.import_key({**self.identity.next_key})

@@ -182,7 +182,7 @@ class Agent:
         self._news.clear()
         whole = self._whole_parcel()
         parcel = whole or self._outbox.parcel()
-        delta = self._inventory.next_delta() if self._cluster.view.is_complete else None
+        delta = self._inventory.next_delta() if self._cluster.view.is_complete and whole is None else None
         if not parcel.is_empty or delta is not None:
             request = self._request(0, parcel, delta).model_copy(update={"whole": whole is not None})
             self._took(await self._transport.sync(request), parcel, delta)
