@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-from controlplane.embedded.demo.cast import DemoFailed
-from controlplane.embedded.demo.run import run_demo
 from controlplane.embedded.errors import AlreadyRunning, Refusal, StartFailed
 from controlplane.embedded.home import default_folder
 
@@ -23,6 +21,10 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the plane and its clusters running afterwards.")] = False,
 ) -> None:
     """Watch it work: four simulated clusters, three teams, failures on the way; about a minute."""
+    # Late: it brings an HTTP client, for which `muster --help` should not wait.
+    from controlplane.embedded.demo.cast import DemoFailed
+    from controlplane.embedded.demo.run import run_demo
+
     folder: Path = default_folder().with_name(f"{default_folder().name}-{FOLDER}")
     try:
         code = run_demo(folder, as_json=as_json, keep=keep)
