@@ -30,6 +30,8 @@ INVENTORY_SECONDS = 0.5  # least pause between two readings of all nodes
 BACKOFF_SECONDS = 1.0
 WHOLE_AFTER_EXCHANGES = 2
 FAILURES_TO_RECONNECT = 3
+UNKNOWN_LEVEL = ""
+LEVELS_IN_ORDER = ("region", "zone", "datacenter", "block", "spine", UNKNOWN_LEVEL, "rack", "leaf", "nvlink-domain")
 NOT_ACCEPTED = "not-accepted"
 AGENT_VERSION = "0.1.0"
 log = structlog.get_logger()
@@ -261,12 +263,19 @@ class Agent:
 
 
 def levels_of(spec: dict[str, object]) -> tuple[tuple[str, str], ...]:
-    """Topology levels of the Cluster's document, `topology: [{level, label}]`, coarse to fine; else the usual ones."""
-    stated = spec.get("topology")
-    listed = [each for each in stated if isinstance(each, dict)] if isinstance(stated, list) else []
-    pairs = [(each.get("level"), each.get("label")) for each in listed]
-    found = [(level, label) for level, label in pairs if isinstance(level, str) and isinstance(label, str)]
-    return tuple(pair for pair in found if pair[0] != "host")[:7] or DEFAULT_LEVELS
+    """Topology levels, coarse to fine, by the Cluster's document (`topologyKeys: {level: label}`); else the usual ones.
+
+    The document is a mapping and has no order, so that of `LEVELS_IN_ORDER` counts; unknown levels come before rack.
+    """
+    stated = spec.get("topologyKeys") or spec.get("topology_keys")
+    if not isinstance(stated, dict):
+        return DEFAULT_LEVELS
+    pairs = [(str(level), label) for level, label in stated.items() if isinstance(label, str) and level != "host"]
+    return tuple(sorted(pairs, key=lambda pair: (_place(pair[0]), pair[0])))[:7] or DEFAULT_LEVELS
+
+
+def _place(level: str) -> int:
+    return LEVELS_IN_ORDER.index(level if level in LEVELS_IN_ORDER else UNKNOWN_LEVEL)
 
 
 def wall_clock() -> datetime:

@@ -198,10 +198,16 @@ class Transport:
             self.offset_seconds = plane_time - time.time()
 
 
+class _BatchRegistry(jws.JWSRegistry):
+    """One order for a large gang is more than the library's 128 kB; the reply's own limit holds."""
+
+    max_payload_length = REPLY_BYTES_MAX
+
+
 def _opened(signed: str, keys: list[ECKey]) -> DirectiveBatch:
     for key in keys:
         try:
-            found = jws.deserialize_compact(signed, key, algorithms=[ALGORITHM])
+            found = jws.deserialize_compact(signed, key, registry=_BatchRegistry(algorithms=[ALGORITHM]))
         except (JoseError, ValueError):
             continue
         if found.headers().get("typ") != DIRECTIVES_TYPE:
