@@ -236,12 +236,16 @@ class Agent:
         return list(self.wanted)[-1]
 
 
+class _Batches(jws.JWSRegistry):
+    max_payload_length = 16_777_216  # more than the library's 128 kB, as agents take it
+
+
 def directives(reply: SyncReply) -> list[Directive]:
     """What a reply orders, its signature checked."""
     if reply.directives_jws is None:
         return []
     key = ECKey.import_key(dict(SIGNER.public_keys()[0]))
-    opened = jws.deserialize_compact(reply.directives_jws, key, algorithms=["ES256"])
+    opened = jws.deserialize_compact(reply.directives_jws, key, registry=_Batches(algorithms=["ES256"]))
     return DirectiveBatch.model_validate(json.loads(opened.payload)).directives
 
 
