@@ -178,6 +178,34 @@ class Rows:
             self.run("UPDATE workload SET state = :state WHERE id = :w", w=workload, state=state)
             self.audit("workload", workload, str(before), state)
 
+    def finish(self, key: AttemptKey) -> None:
+        """All pods succeed; everything that goes with it, save the ledger's part."""
+        bound = {"w": key.workload, "a": key.attempt}
+        [(state,)] = self.run("SELECT state FROM attempt WHERE workload_id = :w AND attempt = :a", **bound)
+        if state == "placed":
+            self.advance(key, "prepared", "starting")
+        self.run("UPDATE pod SET state = 'succeeded' WHERE workload_id = :w AND attempt = :a", **bound)
+        self.run(
+            "WITH gone AS (UPDATE hold SET released_at = :now WHERE workload_id = :w AND attempt = :a RETURNING *)"
+            " UPDATE node_flavor f SET held = held - amount FROM gone WHERE f.node_id = gone.node_id",
+            now=NOW, **bound,
+        )  # fmt: skip
+        self.advance(key, "ended", outcome="succeeded", ended_at=NOW)
+        self.move(key.workload, "succeeded")
+        self.run("UPDATE workload SET finished_at = :now WHERE id = :w", now=NOW, w=key.workload)
+        self.run(
+            "INSERT INTO directive (cluster_id, object_id, gen, workload_id, attempt, kind, body, created_at)"
+            " SELECT cluster_id, workload_id || '.' || attempt, wanted_gen + 1, workload_id, attempt, 'tombstone',"
+            " '{}', :now"
+            " FROM placement WHERE workload_id = :w AND attempt = :a",
+            now=NOW, **bound,
+        )  # fmt: skip
+        self.run(
+            "UPDATE placement SET state = 'gone', wanted_gen = wanted_gen + 1, applied_gen = wanted_gen + 1"
+            " WHERE workload_id = :w AND attempt = :a",
+            **bound,
+        )
+
     def audit(self, kind: str, object_id: str, before: str | None, after: str) -> None:
         with self.uow() as uow:
             uow.audit.record(
@@ -200,7 +228,12 @@ def charge(uow: UnitOfWork, workload: str, queue: QueueId, amount: int, flavor: 
 
 def settings_of(database: Database) -> Settings:
     return Settings.model_validate(
-        {"DATABASE_URL": database.url, "REDIS_URL": "redis://127.0.0.1:1/0", "database_role": database.app_role}
+        {
+            "DATABASE_URL": database.url,
+            "REDIS_URL": "redis://127.0.0.1:1/0",
+            "database_role": database.app_role,
+            "database_pool_size": 16,
+        }
     )
 
 

@@ -85,7 +85,9 @@ def _busy(rows: Rows) -> Busy:
         rows.run("UPDATE pod SET state = 'running' WHERE workload_id = :w", w=key.workload)
         with rows.uow() as uow:
             accounting.post(uow, [key])
-    _end(rows, ended, cluster)
+    rows.finish(ended)
+    with rows.uow() as uow:
+        accounting.settle(uow, [ended], Proof.AGENT_REPORT)
     with rows.uow() as uow:
         assert uow.audit.seal(1_000) > 10
     rows.insert(
@@ -101,26 +103,6 @@ def _number_directives(rows: Rows, cluster: int) -> None:
         "INSERT INTO directive_number (cluster_id, number, object_id, gen)"
         " SELECT cluster_id, row_number() OVER (ORDER BY object_id), object_id, gen FROM directive"
     )
-
-
-def _end(rows: Rows, key: AttemptKey, cluster: int) -> None:
-    bound = {"w": key.workload}
-    rows.run("UPDATE pod SET state = 'succeeded' WHERE workload_id = :w", **bound)
-    rows.run(
-        "WITH gone AS (UPDATE hold SET released_at = :now WHERE workload_id = :w RETURNING *)"
-        " UPDATE node_flavor f SET held = held - amount FROM gone WHERE f.node_id = gone.node_id",
-        now=NOW, **bound,
-    )  # fmt: skip
-    rows.advance(key, "ended", outcome="succeeded", ended_at=NOW)
-    rows.run("UPDATE workload SET finished_at = :now, state = 'succeeded' WHERE id = :w", now=NOW, **bound)
-    rows.audit("workload", key.workload, "running", "succeeded")
-    rows.insert(
-        "directive", workload_id=key.workload, attempt=1, cluster_id=cluster, object_id=f"{key.workload}.1", gen=2,
-        kind="tombstone", body={}, created_at=NOW,
-    )  # fmt: skip
-    rows.run("UPDATE placement SET state = 'gone', wanted_gen = 2, applied_gen = 2 WHERE workload_id = :w", **bound)
-    with rows.uow() as uow:
-        accounting.settle(uow, [key], Proof.AGENT_REPORT)
 
 
 def examine(busy: Busy) -> list[Violation]:

@@ -44,16 +44,7 @@ class Company:
     def end(self, *keys: AttemptKey) -> None:
         """What happens beside the ledger when Attempts end."""
         for key in keys:
-            bound = {"w": key.workload, "a": key.attempt}
-            self.rows.run("UPDATE pod SET state = 'succeeded' WHERE workload_id = :w AND attempt = :a", **bound)
-            self.rows.run(
-                "WITH gone AS (UPDATE hold SET released_at = :now WHERE workload_id = :w AND attempt = :a RETURNING *)"
-                " UPDATE node_flavor f SET held = held - amount FROM gone WHERE f.node_id = gone.node_id",
-                now=NOW, **bound,
-            )  # fmt: skip
-            self.rows.advance(key, "ended", outcome="succeeded", ended_at=NOW)
-            self.rows.move(key.workload, "succeeded")
-            self.rows.run("UPDATE workload SET finished_at = :now WHERE id = :w", now=NOW, w=key.workload)
+            self.rows.finish(key)
 
     def overdraft(self) -> int:
         [(units,)] = self.rows.run("SELECT overdraft FROM account a JOIN queue q ON q.id = queue_id WHERE path = 'org'")
@@ -224,8 +215,6 @@ def come_and_go(company: Company, queue: QueueId, amount: int, seen: list[int]) 
         return
     [(used,)] = company.rows.run("SELECT sum(pending + posted) FROM account WHERE NOT is_root")
     seen.append(int(str(used)))
-    for key in keys:
-        company.rows.advance(key, "prepared", "starting")
     company.end(*keys)
     with company.rows.uow() as uow:
         accounting.settle(uow, keys, Proof.AGENT_REPORT)
