@@ -3,10 +3,8 @@
 Nothing connects before it is used, so building one never fails because a server is away.
 """
 
-import asyncio
-import contextlib
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import redis
@@ -14,15 +12,14 @@ from sqlalchemy import Engine
 
 from controlplane import telemetry
 from controlplane.contract.rest.operations import ViolationView
-from controlplane.core.ids import ClusterId
 from controlplane.db.engine import make_engine
 from controlplane.db.health import schema_trouble
+from controlplane.db.listen import Waker
 from controlplane.db.snapshot_reader import SqlSnapshotReader
 from controlplane.db.unit_of_work import SqlUnitOfWork
 from controlplane.services import tokens
 from controlplane.services.ports.planning import SnapshotReader
 from controlplane.services.ports.unit_of_work import UnitOfWorkFactory, run
-from controlplane.services.ports.waking import Waker
 from controlplane.services.scheduling import PlanningTools
 from controlplane.services.signing import Signer, load_signer
 from controlplane.settings import Settings
@@ -100,7 +97,7 @@ def build_container(settings: Settings) -> Container:
         uow_factory=lambda: SqlUnitOfWork(engine, wakeups),
         wakeups=wakeups,
         snapshot_reader=SqlSnapshotReader(engine),
-        waker=_PollingWaker(),
+        waker=Waker(settings.database_url.get_secret_value()),
     )
 
 
@@ -111,20 +108,6 @@ def first_admin_token(settings: Settings) -> str:
         return run(container.uow_factory, tokens.first_admin)
     finally:
         container.close()
-
-
-class _PollingWaker:
-    """Wakes everybody each second."""
-
-    @contextlib.contextmanager
-    def watch(self, _cluster: ClusterId) -> Iterator["_Poll"]:
-        yield _Poll()
-
-
-class _Poll:
-    async def wait(self, seconds: float) -> bool:
-        await asyncio.sleep(min(seconds, 1.0))
-        return True
 
 
 def _observe_decisions(kind: str, committed: int, dropped: int) -> None:

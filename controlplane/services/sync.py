@@ -47,6 +47,7 @@ class Taken:
     epoch: int
     seq: int
     cursor: int
+    poll_seconds: int
     answer: Document | None = None
     has_spoken: bool = False
     wants_inventory: bool = False
@@ -90,7 +91,7 @@ def hello(tools: SyncTools, key: KeyFact, request: HelloRequest) -> HelloReply:
             mode="normal",
             server_time=uow.now,
             lease_seconds=tools.lease_seconds,
-            poll_seconds=tools.poll_seconds,
+            poll_seconds=poll_seconds(cluster, tools.poll_seconds),
             plane_keys=tools.signer.public_keys(),
             spec=wire.cluster_spec(cluster.spec),
         )
@@ -99,6 +100,11 @@ def hello(tools: SyncTools, key: KeyFact, request: HelloRequest) -> HelloReply:
     if reply is None:
         raise Forbidden("this key belongs to another cluster", slug="wrong-cluster")
     return reply
+
+
+def poll_seconds(cluster: ClusterFact, longest: int) -> int:
+    """How long a poll of this Cluster may wait: an agent with nothing to say must still be heard before it is suspect."""
+    return max(1, min(longest, fleet.seconds_of(cluster, "suspectSeconds", fleet.SUSPECT_SECONDS) // 2))
 
 
 def take(tools: SyncTools, key: KeyFact, request: SyncRequest) -> Taken:
@@ -153,7 +159,8 @@ def _take(uow: UnitOfWork, tools: SyncTools, key: KeyFact, request: SyncRequest)
     cluster = _admitted(uow, key)
     session = uow.agents.lock_session(cluster.id)
     current = _require_current(session, request.session_epoch)
-    taken = Taken(cluster.id, cluster.name, current.epoch, request.seq, request.cursor)
+    poll = poll_seconds(cluster, tools.poll_seconds)
+    taken = Taken(cluster.id, cluster.name, current.epoch, request.seq, request.cursor, poll)
     if request.seq == current.seq:
         return replace(taken, answer=current.answer), set()
     lease_until = uow.now + timedelta(seconds=tools.lease_seconds)
@@ -248,7 +255,7 @@ def _reply(
         cursor=cursor,
         more=more,
         lease_seconds=tools.lease_seconds,
-        poll_seconds=tools.poll_seconds,
+        poll_seconds=taken.poll_seconds,
         want_whole_inventory=taken.wants_inventory,
         want_full_list=taken.wants_full,
         rejected=[ItemAnswer(object_id=name, code=code) for name, code in sorted(taken.refused.items())],

@@ -18,8 +18,6 @@ from controlplane.core.reasons import Reason, ReasonCode, reason
 
 _JOB_FIELDS_KEPT = frozenset({"activeDeadlineSeconds", "podFailurePolicy"})
 _YEAR = timedelta(days=365)
-# Stored JSON objects have no order, and levels must.
-_COARSE_TO_FINE = {level: place for place, level in enumerate(("region", "zone", "block", "rack", "nvlink-domain"))}
 
 
 def apply_body(order: WorkloadOrder, pins: Sequence[PodPin], budgets: Mapping[str, int] | None = None) -> Document:
@@ -66,12 +64,8 @@ def directive(stored: NumberedDirective) -> Directive:
 
 
 def cluster_spec(spec: Document) -> dict[str, object]:
-    """What of a Cluster's document its agent needs: the node labels that name topology levels, coarse to fine."""
-    keys = spec.get("topologyKeys")
-    if not isinstance(keys, Mapping):
-        return {}
-    ordered = sorted(keys.items(), key=lambda pair: (_COARSE_TO_FINE.get(pair[0], len(_COARSE_TO_FINE)), pair[0]))
-    return {"topology": [{"level": level, "label": label} for level, label in ordered]}
+    """What of a Cluster's document its agent needs: the node labels that name topology levels."""
+    return {"topologyKeys": spec["topologyKeys"]} if spec.get("topologyKeys") else {}
 
 
 def desired_digest(objects: Iterable[tuple[str, int]]) -> str:

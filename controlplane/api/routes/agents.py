@@ -108,21 +108,31 @@ def agent_router(door: AgentDoor) -> APIRouter:
 
 async def _exchange(door: AgentDoor, tools: SyncTools, call: AgentCall, message: SyncRequest) -> SyncReply:
     """Take the request, and answer as soon as there is something to say."""
-    until = time.monotonic() + min(message.wait_seconds, door.settings.poll_seconds)
-    with door.waker.watch(call.key.cluster) as woken:
-        taken = await run_in_threadpool(sync.take, tools, call.key, message)
-        reply = await _look(tools, taken, is_last=message.wait_seconds == 0)
-        with telemetry.AGENT_WAITS.track_inprogress():
-            while reply is None:
-                left = until - time.monotonic()
-                if left > 0:
-                    await woken.wait(left)
-                reply = await _look(tools, taken, is_last=until <= time.monotonic())
+    began = time.monotonic()
+    taken = await run_in_threadpool(sync.take, tools, call.key, message)
+    until = began + min(message.wait_seconds, taken.poll_seconds)
+    reply = None
+    with telemetry.AGENT_WAITS.track_inprogress():
+        while reply is None:
+            left = until - time.monotonic()
+            if left > 0:
+                reply = await _look_and_wait(door, tools, taken, left)
+            else:
+                reply = await run_in_threadpool(lambda: sync.answer(tools, taken, is_last=True))
     return reply
 
 
-async def _look(tools: SyncTools, taken: Taken, *, is_last: bool) -> SyncReply | None:
-    return await run_in_threadpool(lambda: sync.answer(tools, taken, is_last=is_last))
+async def _look_and_wait(door: AgentDoor, tools: SyncTools, taken: Taken, seconds: float) -> SyncReply | None:
+    """Look; if there is nothing, wait until there may be. Whoever waits listens from before the look."""
+    waiting = asyncio.create_task(door.waker.wait(taken.cluster, seconds))
+    try:
+        await asyncio.sleep(0)  # the task runs up to where it listens
+        reply = await run_in_threadpool(lambda: sync.answer(tools, taken, is_last=False))
+        if reply is None:
+            await waiting
+        return reply
+    finally:
+        waiting.cancel()
 
 
 def _authenticate(door: AgentDoor, request: Request, raw: bytes) -> AgentCall:
@@ -180,6 +190,7 @@ def _skewed(request: Request, error: ClockSkewed) -> Response:
 def _beating(door: AgentDoor) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        door.waker.start()
         beat = asyncio.create_task(_beat(door))
         try:
             yield
@@ -187,6 +198,7 @@ def _beating(door: AgentDoor) -> Callable[[FastAPI], AbstractAsyncContextManager
             beat.cancel()
             with suppress(asyncio.CancelledError):
                 await beat
+            await run_in_threadpool(door.waker.stop)
 
     return lifespan
 

@@ -1,20 +1,18 @@
-"""How a long poll learns that there is something for its cluster."""
+"""How a long poll learns that there may be something for its cluster."""
 
-from contextlib import AbstractContextManager
 from typing import Protocol
 
 from controlplane.core.ids import ClusterId
 
 
-class Woken(Protocol):
-    """One waiting request."""
-
-    async def wait(self, seconds: float) -> bool:
-        """Until the cluster is woken, at most so long; True if it was. Asked again, it waits for the next time."""
-
-
 class Waker(Protocol):
-    """Wakes the waiting requests of this process; a wake-up that comes before `wait` is asked is not lost."""
+    """Wakes the waiting requests of this process. A wake-up is a hint: look at the rows before and after."""
 
-    def watch(self, cluster: ClusterId) -> AbstractContextManager[Woken]:
-        """Begin to listen for this cluster, for the length of the block."""
+    def start(self) -> None:
+        """Begin to listen."""
+
+    def stop(self) -> None:
+        """End it; who still waits goes on polling."""
+
+    async def wait(self, cluster: ClusterId, seconds: float) -> bool:
+        """Until there may be news for the cluster, at most so long and never longer than the poll behind it."""
