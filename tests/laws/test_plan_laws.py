@@ -64,11 +64,19 @@ def test_the_same_world_gives_the_same_plan_in_any_order_warm_or_cold(
 @each_strategy
 @LAW
 @given(data=st.data())
-def test_all_of_a_workload_is_placed_in_one_ready_cluster_or_none_of_it(
+def test_a_plan_is_whole_fits_nodes_and_accounts_and_keeps_required_levels(
     strategy: StrategyName, data: st.DataObject
 ) -> None:
     snapshot = data.draw(worlds(strategy)).build()
-    for decision in admits(plan_of(snapshot)):
+    plan = plan_of(snapshot)
+    _all_in_one_ready_cluster_or_none(snapshot, plan)
+    _no_node_is_given_more_than_it_has(snapshot, plan)
+    _no_account_is_charged_beyond_its_ancestors(snapshot, plan)
+    _a_required_level_is_one_domain(snapshot, plan)
+
+
+def _all_in_one_ready_cluster_or_none(snapshot: Snapshot, plan: Plan) -> None:
+    for decision in admits(plan):
         workload = snapshot.waiting[decision.workload]
         (placement,) = decision.placements
         assert snapshot.clusters[placement.cluster].state is ClusterState.READY
@@ -82,15 +90,11 @@ def test_all_of_a_workload_is_placed_in_one_ready_cluster_or_none_of_it(
             assert all(pod.flavor in pod_set.flavors for pod in pods if pod_set.devices)
 
 
-@each_strategy
-@LAW
-@given(data=st.data())
-def test_no_node_is_given_more_than_it_has(strategy: StrategyName, data: st.DataObject) -> None:
-    snapshot = data.draw(worlds(strategy)).build()
+def _no_node_is_given_more_than_it_has(snapshot: Snapshot, plan: Plan) -> None:
     units: Counter[tuple[NodeId, FlavorName]] = Counter()
     cpu: Counter[NodeId] = Counter()
     memory: Counter[NodeId] = Counter()
-    for decision in admits(plan_of(snapshot)):
+    for decision in admits(plan):
         needs = {each.name: each.needs for each in snapshot.waiting[decision.workload].pod_sets}
         for pod in decision.placements[0].pods:
             units[pod.node, pod.flavor] += pod.amount
@@ -104,15 +108,9 @@ def test_no_node_is_given_more_than_it_has(strategy: StrategyName, data: st.Data
         assert memory[node] <= snapshot.nodes[node].memory_bytes
 
 
-@each_strategy
-@LAW
-@given(data=st.data())
-def test_no_account_is_charged_more_than_is_available_up_to_its_root(
-    strategy: StrategyName, data: st.DataObject
-) -> None:
-    snapshot = data.draw(worlds(strategy)).build()
+def _no_account_is_charged_beyond_its_ancestors(snapshot: Snapshot, plan: Plan) -> None:
     tree = tree_of(snapshot)
-    for decision in admits(plan_of(snapshot)):
+    for decision in admits(plan):
         for flavor, amount in decision.charges:
             assert amount <= tree.available(decision.queue, flavor)
             tree.charge(decision.queue, flavor, amount)
@@ -122,12 +120,8 @@ def test_no_account_is_charged_more_than_is_available_up_to_its_root(
         assert dict(decision.charges) == {flavor: amount for flavor, amount in pods.items() if amount}
 
 
-@each_strategy
-@LAW
-@given(data=st.data())
-def test_a_required_level_is_one_domain(strategy: StrategyName, data: st.DataObject) -> None:
-    snapshot = data.draw(worlds(strategy)).build()
-    for decision in admits(plan_of(snapshot)):
+def _a_required_level_is_one_domain(snapshot: Snapshot, plan: Plan) -> None:
+    for decision in admits(plan):
         for pod_set in snapshot.waiting[decision.workload].pod_sets:
             if pod_set.topology_mode is not TopologyMode.REQUIRED:
                 continue
