@@ -90,6 +90,9 @@ class Work:
     def look_again(self, seconds: int) -> None:
         self.fact = replace(self.fact, next_check_at=self.now + timedelta(seconds=seconds))
 
+    def is_judged(self) -> bool:
+        return self.fact.verdict is not None
+
     def put(self, pod: PodFact) -> None:
         self.pods[pod.cluster, pod.pod_set, pod.index] = pod
 
@@ -99,9 +102,9 @@ def follow(work: Work) -> None:
     state = work.fact.state
     states = {pod.state for pod in work.pods.values()}
     if state is AttemptState.ENDED:
-        if work.fact.failed_at is not None and work.fact.verdict is None:
+        if work.fact.failed_at is not None and not work.is_judged():
             _judge(work)
-            if work.fact.verdict is not None:
+            if work.is_judged():
                 _close_workload(work)
     elif states == {PodState.SUCCEEDED} and state not in {AttemptState.PLACED, AttemptState.PREPARED}:
         _complete(work)

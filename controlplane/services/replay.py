@@ -38,7 +38,7 @@ def replay(uow: UnitOfWork, cycle: int) -> Replay:
     """Run a stored cycle again; raises NotFound where there is none of this id (any more)."""
     chain = uow.planning.chain(cycle)
     if not chain:
-        raise NotFound("cycle", str(cycle))
+        raise NotFound(f"there is no cycle {cycle}, or no longer")
     return rerun(chain)
 
 

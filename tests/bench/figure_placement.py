@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 from controlplane.embedded.servers import running
-from controlplane.services.scheduling import Step
-from tests.bench.fleets import DEVICES, NODES_PER_CLUSTER, add_fleet, add_gangs
+from controlplane.services.scheduling import Planner, Step
 from tests.bench.figures import Result, at_least
+from tests.bench.fleets import DEVICES, NODES_PER_CLUSTER, add_fleet, add_gangs
 from tests.services.planes import Plane
 from tests.support import databases
 
@@ -61,7 +61,7 @@ def _measure(plane: Plane) -> list[Result]:
     return [Result("A", round(GANGS / seconds), "gangs/s", TARGET, parameters)]
 
 
-def _round(planner) -> tuple[float, float]:
+def _round(planner: Planner) -> tuple[float, float]:
     started = time.perf_counter()
     planned = planner.plan()
     between = time.perf_counter()
@@ -72,7 +72,7 @@ def _round(planner) -> tuple[float, float]:
     return between - started, time.perf_counter() - between
 
 
-def _fill(plane: Plane, planner, queues: list[int], total: int, chance: random.Random) -> None:
+def _fill(plane: Plane, planner: Planner, queues: list[int], total: int, chance: random.Random) -> None:
     held = 0
     while held * 1000 < total * OCCUPIED_PERMILLE:
         held += add_gangs(plane, queues, GANGS, chance)

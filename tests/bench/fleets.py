@@ -27,7 +27,7 @@ def add_fleet(plane: Plane, clusters: int) -> None:
     """Ready clusters with all their nodes and counters."""
     for number in range(clusters):
         cluster = plane.cluster(f"cluster-{number}", nodes=0)
-        plane.do("UPDATE cluster SET levels = '[\"spine\", \"rack\", \"host\"]' WHERE id = :id", id=cluster)
+        plane.do('UPDATE cluster SET levels = \'["spine", "rack", "host"]\' WHERE id = :id', id=cluster)
         rows = [
             (str(uuid.uuid4()), f"node-{node}", json.dumps({"spine": f"s{node // SPINE}", "rack": f"r{node // RACK}"}))
             for node in range(NODES_PER_CLUSTER)
@@ -45,7 +45,8 @@ def add_fleet(plane: Plane, clusters: int) -> None:
                     SELECT id, :flavor, :cluster, :devices, :devices, :devices FROM added"""),
                 {
                     "cluster": cluster, "flavor": H100, "devices": DEVICES,
-                    "uids": [row[0] for row in rows], "names": [row[1] for row in rows], "domains": [row[2] for row in rows],
+                    "uids": [row[0] for row in rows], "names": [row[1] for row in rows],
+                    "domains": [row[2] for row in rows],
                 },
             )  # fmt: skip
 
@@ -59,8 +60,8 @@ def add_gangs(plane: Plane, queues: list[int], count: int, chance: random.Random
     with plane.engine.begin() as connection:
         connection.execute(
             text("""
-                INSERT INTO workload (id, name, queue_id, pool_id, owner, priority, state, kind, spec, shape, submitted_at,
-                    state_changed_at)
+                INSERT INTO workload (id, name, queue_id, pool_id, owner, priority, state, kind, spec, shape,
+                    submitted_at, state_changed_at)
                 SELECT id, 'gang-' || CAST(id AS text), queue, :pool, 'ann', 500, 'pending', 'Workload',
                     CAST(spec AS jsonb), 'bench', :now, :now
                 FROM unnest(CAST(:ids AS uuid[]), CAST(:queues AS bigint[]), CAST(:specs AS text[]))
@@ -70,7 +71,8 @@ def add_gangs(plane: Plane, queues: list[int], count: int, chance: random.Random
         )  # fmt: skip
         connection.execute(
             text("""
-                INSERT INTO pod_set (workload_id, name, position, replicas, devices, flavors, topology_mode, topology_level)
+                INSERT INTO pod_set (workload_id, name, position, replicas, devices, flavors, topology_mode,
+                    topology_level)
                 SELECT id, 'main', 0, pods, devices, CAST(:flavors AS jsonb), 'preferred', 'rack'
                 FROM unnest(CAST(:ids AS uuid[]), CAST(:pods AS bigint[]), CAST(:devices AS bigint[]))
                     AS given(id, pods, devices)"""),

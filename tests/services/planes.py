@@ -37,7 +37,7 @@ class Plane:
 
     def __init__(self, database: Database) -> None:
         settings = {"DATABASE_URL": database.url, "REDIS_URL": NOBODY, "database_role": database.app_role}
-        self.engine: Engine = make_engine(Settings(**settings))
+        self.engine: Engine = make_engine(Settings.model_validate(settings))
         self.tools = PlanningTools(
             uow_factory=self.uow, reader=SqlSnapshotReader(self.engine), lease_seconds=3, base_every=50
         )

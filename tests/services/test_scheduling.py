@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from controlplane.core.plan import Admit
 from controlplane.core.records import World
 from controlplane.services.replay import replay
 from controlplane.services.scheduling import Step
@@ -87,7 +88,8 @@ def test_a_node_that_filled_since_the_snapshot_drops_the_decision_and_the_next_c
     planner = plane.planner()
     planned = planner.plan()
     assert planned is not None
-    [taken] = {pod.node for one in planned.plan.decisions for placed in one.placements for pod in placed.pods}
+    admitted = [one for one in planned.plan.decisions if isinstance(one, Admit)]
+    [taken] = {pod.node for one in admitted for placed in one.placements for pod in placed.pods}
     plane.do("UPDATE node_flavor SET capacity = 0 WHERE node_id = :node", node=taken)
     planner.commit(planned)
     assert plane.state(gang) == "pending"
