@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pydantic_core import PydanticCustomError
 
-from controlplane.contract.rest.common import OUR_PREFIX
+from controlplane.contract.rest.common import OUR_PREFIX, SIMULATED_PREFIX
 from controlplane.contract.rest.quantities import cpu_milli, memory_bytes, whole_units
 from controlplane.core.demand import PodNeeds
 from controlplane.services.errors import Fault
@@ -120,7 +120,7 @@ class TemplateReader:
             self._wrong(f"/metadata/{key}", "reserved-metadata", f"{key} is not for users to set")
         for kind in ("labels", "annotations"):
             for key in self._object(metadata, kind, f"/metadata/{kind}"):
-                if OUR_PREFIX in key:
+                if OUR_PREFIX in key and not key.startswith(SIMULATED_PREFIX):
                     self._wrong(
                         f"/metadata/{kind}", "reserved-metadata", f"keys under {OUR_PREFIX} are the plane's own"
                     )

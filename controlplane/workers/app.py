@@ -70,8 +70,8 @@ def _guard_kombu() -> None:
     def connparams(self: kombu_redis.Channel, asynchronous: bool = False) -> dict[str, object]:  # noqa: FBT001, FBT002
         if self.connection is None or self.connection.client is None:
             raise redis.exceptions.ConnectionError("the broker connection is already torn down")
-        params: dict[str, object] = original(self, asynchronous)
+        params: dict[str, object] = original(self, asynchronous)  # type: ignore[no-untyped-call]  # kombu has no types
         return params
 
-    kombu_redis.Channel._connparams = connparams  # noqa: SLF001
-    kombu_redis.Channel._muster_guarded = True  # noqa: SLF001
+    kombu_redis.Channel._connparams = connparams  # type: ignore[method-assign]  # noqa: SLF001 - see above
+    kombu_redis.Channel._muster_guarded = True  # type: ignore[attr-defined]  # noqa: SLF001 - our own mark

@@ -8,9 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
+import structlog
+
 from controlplane.bootstrap import Container
 from controlplane.services import accounting, attempts, fleet, scheduling
 
+log = structlog.get_logger(__name__)
 BATCH = 500  # rows that one run takes at most; the rest waits for the next run
 IDEMPOTENCY_KEY_DAYS = 7
 
@@ -55,7 +58,10 @@ def _poke_pools(container: Container) -> int:
 
 def _number_directives(container: Container) -> int:
     with container.uow_factory() as uow:
-        return uow.agents.number_left_over(BATCH)
+        clusters = uow.agents.unnumbered(BATCH)
+        for cluster in uow.agents.number_directives(clusters):
+            uow.notify_cluster(cluster)
+        return len(clusters)
 
 
 def _sync_accounts(container: Container) -> int:
@@ -106,4 +112,13 @@ def run_due(container: Container, names: list[str] | None = None) -> int:
     jobs = PERIODIC if names is None else [BY_NAME[name] for name in names if name in BY_NAME]
     with container.uow_factory() as uow:
         claimed = uow.planning.claim_periodic({job.name: job.every_seconds for job in jobs})
-    return sum(BY_NAME[name].run(container) for name in claimed)
+    return sum(_run(BY_NAME[name], container) for name in claimed)
+
+
+def _run(job: Job, container: Container) -> int:
+    """One job's failure is told and must not keep the others from their turn; its next run tries again."""
+    try:
+        return job.run(container)
+    except Exception:
+        log.exception("periodic job failed", job=job.name)
+        return 0

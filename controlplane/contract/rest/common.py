@@ -17,6 +17,7 @@ Item = TypeVar("Item")
 
 API_VERSION = "muster.dev/v1"
 OUR_PREFIX = "muster.dev/"
+SIMULATED_PREFIX = "simulated.muster.dev/"  # read by simulated clusters alone, so users may set it
 COUNT_MAX = 2**31 - 1
 RESERVED_NAMES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 

@@ -66,7 +66,7 @@ _SESSION = """
            full_asked_at
     FROM agent_session WHERE cluster_id = :cluster AND ended_at IS NULL"""
 SESSION = _text(_SESSION)
-SESSION_LOCKED = _text(f"{_SESSION} FOR UPDATE")
+SESSION_LOCKED = _text(f"{_SESSION} FOR NO KEY UPDATE")
 
 TAKE_SEQ = _text("""
     UPDATE agent_session SET seq = :seq, answer = NULL, acked_number = greatest(acked_number, :acked_number),
@@ -87,7 +87,7 @@ ENSURE_COUNTERS = _text("""
 
 LOCK_COUNTERS = _text("""
     SELECT cluster_id FROM cluster_counter
-    WHERE cluster_id = ANY(CAST(:clusters AS bigint[])) AND direction = 'down' ORDER BY cluster_id FOR UPDATE""")
+    WHERE cluster_id = ANY(CAST(:clusters AS bigint[])) AND direction = 'down' ORDER BY cluster_id FOR NO KEY UPDATE""")
 
 # Only a live Placement whose agent is behind can have a directive without a number.
 _BEHIND = """

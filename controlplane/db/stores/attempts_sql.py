@@ -11,7 +11,7 @@ def _text(statement: str) -> TextClause:
 
 
 LOCK_WORKLOADS = _text("""
-    SELECT id FROM workload WHERE id = ANY(CAST(:workloads AS uuid[])) ORDER BY id FOR UPDATE""")
+    SELECT id FROM workload WHERE id = ANY(CAST(:workloads AS uuid[])) ORDER BY id FOR NO KEY UPDATE""")
 
 ATTEMPTS = _text(f"""
     SELECT CAST(a.workload_id AS text) AS workload, a.attempt, a.state, a.outcome, a.outcome_wanted, a.verdict,
@@ -80,7 +80,7 @@ HELD_ON = _text("""
 DUE = _text("""
     SELECT CAST(a.workload_id AS text) AS workload, a.attempt
     FROM attempt a JOIN workload w ON w.id = a.workload_id
-    WHERE a.next_check_at <= :now ORDER BY a.next_check_at LIMIT :limit FOR UPDATE OF w SKIP LOCKED""")
+    WHERE a.next_check_at <= :now ORDER BY a.next_check_at LIMIT :limit FOR NO KEY UPDATE OF w SKIP LOCKED""")
 
 POLICIES = _text("""
     SELECT pool.id, pool.policy_version AS version, coalesce(policy.spec, CAST('{}' AS jsonb)) AS spec
@@ -148,10 +148,10 @@ _LIVE_HOLDS = "SELECT {columns} FROM hold WHERE pod_id = ANY(CAST(:pods AS bigin
 
 LOCK_COUNTERS = _text(f"""
     SELECT node_id FROM node_flavor WHERE (node_id, flavor) IN ({_LIVE_HOLDS.format(columns="node_id, flavor")})
-    ORDER BY node_id, flavor FOR UPDATE""")
+    ORDER BY node_id, flavor FOR NO KEY UPDATE""")
 
 LOCK_NODES = _text(f"""
-    SELECT id FROM node WHERE id IN ({_LIVE_HOLDS.format(columns="node_id")}) ORDER BY id FOR UPDATE""")
+    SELECT id FROM node WHERE id IN ({_LIVE_HOLDS.format(columns="node_id")}) ORDER BY id FOR NO KEY UPDATE""")
 
 # What a cut of capacity left over shrinks with what is given back, in the same statement.
 RELEASE_HOLDS = _text("""

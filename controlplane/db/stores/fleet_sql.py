@@ -26,11 +26,11 @@ ADD_CLUSTER = _text("""
     ON CONFLICT (name) WHERE removed_at IS NULL DO NOTHING RETURNING id""")
 
 CLUSTER = _text(f"{_CLUSTER} WHERE id = :cluster AND removed_at IS NULL")
-CLUSTER_LOCKED = _text(f"{_CLUSTER} WHERE id = :cluster AND removed_at IS NULL FOR UPDATE")
+CLUSTER_LOCKED = _text(f"{_CLUSTER} WHERE id = :cluster AND removed_at IS NULL FOR NO KEY UPDATE")
 CLUSTER_NAMED = _text(f"{_CLUSTER} WHERE name = :name AND removed_at IS NULL")
 CLUSTERS_DUE = _text(f"""{_CLUSTER}
     WHERE next_check_at <= :now AND removed_at IS NULL ORDER BY next_check_at, id LIMIT :limit
-    FOR UPDATE SKIP LOCKED""")
+    FOR NO KEY UPDATE SKIP LOCKED""")
 
 FINGERPRINT_TAKEN = _text("""
     SELECT EXISTS (SELECT FROM cluster WHERE fingerprint = :fingerprint AND id <> :cluster AND removed_at IS NULL)""")
@@ -73,7 +73,7 @@ SET_INVENTORY = _text("""
 
 NODES_BEFORE = _text("""
     SELECT uid, ready, lost_at FROM node
-    WHERE cluster_id = :cluster AND uid = ANY(CAST(:uids AS text[])) ORDER BY id FOR UPDATE""")
+    WHERE cluster_id = :cluster AND uid = ANY(CAST(:uids AS text[])) ORDER BY id FOR NO KEY UPDATE""")
 
 # A node's name is used again while its old object's end is not told yet: the old one is gone.
 NAMES_TAKEN = _text(f"""
@@ -107,7 +107,7 @@ WRITE_NODES = _text(f"""
 
 FLAVORS_BEFORE = _text("""
     SELECT node_id, flavor, owned, capacity FROM node_flavor WHERE node_id = ANY(CAST(:nodes AS bigint[]))
-    ORDER BY node_id, flavor FOR UPDATE""")
+    ORDER BY node_id, flavor FOR NO KEY UPDATE""")
 
 # Overdraft is what is held beyond the new capacity: it is raised by nothing else, and in the same statement.
 WRITE_FLAVORS = _text(f"""

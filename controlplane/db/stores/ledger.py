@@ -95,8 +95,13 @@ class LedgerStore:
         """Keep other writers of the quota tree out until this transaction ends."""
         self._session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _TREE})
 
+    def all_accounts(self) -> Sequence[LedgerAccount]:
+        """Make the account of every live Queue for every known Flavor; read them all, without a lock."""
+        self._session.execute(sql.MAKE_ALL)
+        return [_account(row) for row in self._session.execute(sql.READ_ALL)]
+
     def lock_all_accounts(self) -> Sequence[LedgerAccount]:
-        """Make the account of every live Queue for every known Flavor; lock and read them all, in order."""
+        """The same, with every account locked, in order; one at a time recomputes them."""
         self.lock_tree()
         self._session.execute(sql.MAKE_ALL)
         return [_account(row) for row in self._session.execute(sql.LOCK_ALL)]

@@ -50,10 +50,11 @@ WHERE q.deleted_at IS NULL
 ORDER BY 1, 2 ON CONFLICT DO NOTHING
 """)
 
-LOCK_ALL = text(f"""
-SELECT {_ACCOUNT_COLUMNS} FROM account a JOIN queue q ON q.id = a.queue_id
-ORDER BY a.queue_id, a.flavor FOR NO KEY UPDATE OF a
-""")
+_ALL = f"""
+SELECT {_ACCOUNT_COLUMNS} FROM account a JOIN queue q ON q.id = a.queue_id ORDER BY a.queue_id, a.flavor
+"""
+READ_ALL = text(_ALL)
+LOCK_ALL = text(f"{_ALL} FOR NO KEY UPDATE OF a")
 
 OPEN_TRANSFERS = text("""
 SELECT t.id, t.workload_id, t.attempt, r.queue_id, r.flavor, r.amount,
@@ -123,7 +124,7 @@ ON CONFLICT DO NOTHING
 ROLL_UP = text("""
 WITH taken AS (
   UPDATE usage_interval SET is_rolled_up = true
-  WHERE id IN (SELECT id FROM usage_interval WHERE NOT is_rolled_up ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED)
+  WHERE id IN (SELECT id FROM usage_interval WHERE NOT is_rolled_up ORDER BY id LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED)
   RETURNING queue_id, flavor, amount, during
 ), spread AS (
   SELECT queue_id, flavor, hour,

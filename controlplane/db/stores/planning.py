@@ -103,7 +103,7 @@ class PlanningStore:
         free: dict[int, dict[FlavorName, int]] = defaultdict(dict)
         for row in self._all(
             """SELECT node_id, flavor, capacity - held AS free FROM node_flavor WHERE node_id = ANY(:nodes)
-               ORDER BY node_id, flavor FOR UPDATE""",
+               ORDER BY node_id, flavor FOR NO KEY UPDATE""",
             nodes=listed,
         ):
             free[row.node_id][FlavorName(row.flavor)] = max(0, row.free)
@@ -136,7 +136,7 @@ class PlanningStore:
                    manifest, workload.labels, on_cluster_loss,
                    (SELECT attempt FROM attempt WHERE workload_id = workload.id AND state <> 'ended') AS live
                FROM workload JOIN queue ON queue.id = workload.queue_id
-               WHERE workload.id = ANY(CAST(:ids AS uuid[])) ORDER BY workload.id FOR UPDATE OF workload""",
+               WHERE workload.id = ANY(CAST(:ids AS uuid[])) ORDER BY workload.id FOR NO KEY UPDATE OF workload""",
             ids=sorted(workloads),
         )
         return {
@@ -189,7 +189,7 @@ class PlanningStore:
                    SELECT earmark.workload_id FROM earmark JOIN workload ON workload.id = earmark.workload_id
                    WHERE earmark.ended_at IS NULL AND (earmark.until <= :now
                        OR workload.state IN ('succeeded', 'failed', 'cancelled', 'cancelling'))
-                   ORDER BY earmark.workload_id LIMIT :limit FOR UPDATE OF earmark SKIP LOCKED)
+                   ORDER BY earmark.workload_id LIMIT :limit FOR NO KEY UPDATE OF earmark SKIP LOCKED)
                RETURNING pool_id""",
             now=self._now, limit=limit,
         )  # fmt: skip

@@ -92,7 +92,7 @@ class WorkloadStore:
 
     def lock(self, workload: WorkloadId) -> WorkloadFact | None:
         """Read it and keep its row until this transaction ends."""
-        return self._one("workload.id = CAST(:id AS uuid) FOR UPDATE OF workload", {"id": workload})
+        return self._one("workload.id = CAST(:id AS uuid) FOR NO KEY UPDATE OF workload", {"id": workload})
 
     def live_named(self, queue: QueueId, name: str) -> WorkloadFact | None:
         """The Workload of this name that is not in a final state, if there is one."""

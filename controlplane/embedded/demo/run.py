@@ -111,6 +111,7 @@ class _Submitter:
         self._signal = threading.Condition()
         self._is_closed = False
         self.submitted = 0
+        self.refused = ""
         self._thread = threading.Thread(target=self._run, name="submitter", daemon=True)
         self._thread.start()
 
@@ -125,6 +126,8 @@ class _Submitter:
             self._is_closed = True
             self._signal.notify()
         self._thread.join()
+        if self.refused:
+            raise DemoFailed(self.refused)
 
     def _run(self) -> None:
         while True:
@@ -142,10 +145,13 @@ class _Submitter:
                 self._cast.client.post("/workloads", gang.document())
             except httpx.TransportError:
                 time.sleep(0.1 * (attempt + 1))
+            except httpx.HTTPStatusError as error:
+                self.refused = f"{gang.name} was refused: {error.response.text[:500]}"
+                return
             else:
                 self.submitted += 1
                 return
-        raise DemoFailed(f"{gang.name} could not be submitted")
+        self.refused = f"{gang.name} could not be submitted: the API did not answer"
 
 
 def _play(cast: Cast, *, as_json: bool) -> Summary:
@@ -233,7 +239,7 @@ def _told(summary: Summary, cast: Cast, *, keep: bool) -> str:
     lines = [
         "",
         f"  gangs submitted     {summary.gangs_submitted}",
-        f"  gangs placed        {summary.gangs_placed}, {summary.gangs_succeeded} succeeded, in {summary.attempts} attempts",
+        f"  gangs placed        {summary.gangs_placed} in {summary.attempts} attempts; {summary.gangs_succeeded} succeeded",
         f"  taken back          {summary.reclaimed} borrowers left whole for the owner of the quota",
         f"  put back            {summary.requeued_after_failures} gangs after failures of machines, whole",
         f"  wait to running     p50 {summary.wait_p50_ms / 1000:.1f} s, p99 {summary.wait_p99_ms / 1000:.1f} s",
@@ -252,4 +258,4 @@ def _next(cast: Cast, *, keep: bool) -> Iterable[str]:
         yield f"The plane and its clusters run on. In this shell: export MUSTER_HOME={cast.home.path}"
         yield "then: muster queue list, muster list, muster cluster list, muster doctor; muster down ends it"
     else:
-        yield "What to type next: `muster demo --keep` leaves it running to play with; `muster up` starts your own plane"
+        yield "What to type next: `muster demo --keep` leaves it running to play with, `muster up` starts your own"
