@@ -82,7 +82,7 @@ class _Cycle:
         self.scenario.open_earmark(workload.id)
         self.scenario.close_nodes(excluded)
         room = room_for(self.scenario.tree, workload)
-        over = exceeds_quota(self.scenario.tree, workload, room)
+        over = exceeds_quota(self.scenario.tree, workload, room, self.scenario.kept_for_others(workload.id))
         request = self._request(workload, room)
         if over is None and request not in self.hopeless:
             placed = place_workload(self.scenario, workload, self.ranking.rank(workload).open, room)

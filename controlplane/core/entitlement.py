@@ -4,12 +4,16 @@
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from controlplane.core.demand import Workload
 from controlplane.core.ids import ClusterId, FlavorName, QueueId
 from controlplane.core.quota import QuotaTree
-from controlplane.core.reasons import Reason, ReasonCode, reason
+from controlplane.core.reasons import Fact, Reason, ReasonCode, reason
 from controlplane.core.resources import add, times
+
+Kept = Mapping[tuple[QueueId, FlavorName], int]
+_NOTHING: Kept = MappingProxyType({})
 
 
 def first_choice(workload: Workload) -> tuple[tuple[FlavorName, int], ...]:
@@ -28,36 +32,47 @@ def room_for(tree: QuotaTree, workload: Workload) -> dict[FlavorName, int]:
     return {flavor: tree.available(workload.queue, flavor) for flavor in flavors}
 
 
-def exceeds_quota(tree: QuotaTree, workload: Workload, room: Mapping[FlavorName, int]) -> Reason | None:
-    """Why quota has no room for it now; None if some choice of Flavors could be charged."""
+def exceeds_quota(
+    tree: QuotaTree, workload: Workload, room: Mapping[FlavorName, int], kept: Kept = _NOTHING
+) -> Reason | None:
+    """Why quota has no room for it now; None if some choice of Flavors could be charged.
+
+    `kept` is what Earmarks of others make up of the tree's usage: it is told apart from what is in use.
+    """
     for flavor, wanted in certain(workload):
         if room[flavor] < wanted:
-            return quota_reason(tree, workload.queue, flavor, room[flavor], wanted)
+            return quota_reason(tree, workload.queue, flavor, (room[flavor], wanted), kept)
     for pod_set in workload.pod_sets:
         wanted = times(pod_set.devices, pod_set.replicas)
         if wanted and pod_set.flavors and all(room[flavor] < wanted for flavor in pod_set.flavors):
             flavor = max(pod_set.flavors, key=lambda name: (room[name], name))
-            return quota_reason(tree, workload.queue, flavor, room[flavor], wanted)
+            return quota_reason(tree, workload.queue, flavor, (room[flavor], wanted), kept)
     return None
 
 
-def quota_reason(tree: QuotaTree, queue: QueueId, flavor: FlavorName, available: int, wanted: int) -> Reason:
+def quota_reason(
+    tree: QuotaTree, queue: QueueId, flavor: FlavorName, available_and_wanted: tuple[int, int], kept: Kept = _NOTHING
+) -> Reason:
     """Name the account that stops the request, with its numbers."""
+    available, wanted = available_and_wanted
     potential = tree.potential(queue, flavor)
     path = tree.queues[queue].path
     if wanted > potential:
         return reason(ReasonCode.QUOTA_BEYOND_POTENTIAL, queue=path, potential=potential, flavor=flavor, wanted=wanted)
     limit = tree.limit(queue, flavor)
-    return reason(
-        ReasonCode.QUOTA_EXCEEDED,
-        queue=path,
-        available=max(0, available),
-        flavor=flavor,
-        wanted=wanted,
-        used=limit.used,
-        limit=limit.limit,
-        at=tree.queues[limit.queue].path,
-    )
+    for_others = min(limit.used, kept.get((limit.queue, flavor), 0))
+    facts: dict[str, Fact] = {
+        "queue": path,
+        "available": max(0, available),
+        "flavor": flavor,
+        "wanted": wanted,
+        "used": limit.used - for_others,
+        "limit": limit.limit,
+        "at": tree.queues[limit.queue].path,
+    }
+    if for_others:
+        return reason(ReasonCode.QUOTA_KEPT, kept=for_others, **facts)
+    return reason(ReasonCode.QUOTA_EXCEEDED, **facts)
 
 
 def never_satisfiable(
@@ -79,7 +94,7 @@ def never_satisfiable(
             continue
         best = max(flavors, key=lambda name: (tree.potential(workload.queue, name), name))
         if tree.potential(workload.queue, best) < wanted:
-            return quota_reason(tree, workload.queue, best, 0, wanted)
+            return quota_reason(tree, workload.queue, best, (0, wanted))
         carried = [flavor for flavor in flavors if everywhere.get(flavor, 0)]
         if len(carried) == len(flavors) and all(everywhere[flavor] < wanted for flavor in carried):
             largest = max(carried, key=lambda name: (everywhere[name], name))

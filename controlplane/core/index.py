@@ -142,6 +142,7 @@ class FleetIndex:
         self._seen: list[Node] = list(self.tree.nodes)
         self._log: list[tuple[Take, ...] | int] = []
         self._classes: dict[PodSize, SizeClass] = {}
+        self._when_empty: dict[tuple[FlavorName, int, ClusterId, int], int] = {}
         for index, node in enumerate(self.tree.nodes):
             self._read(index, node)
 
@@ -151,6 +152,8 @@ class FleetIndex:
         if not self.tree.same_shape(clusters, nodes):
             return FleetIndex(clusters, nodes)
         changed = [index for index, seen in enumerate(self._seen) if nodes[seen.id] is not seen]
+        if any(nodes[self._seen[index].id].owned != self._seen[index].owned for index in changed):
+            self._when_empty.clear()
         for index in changed:
             self._forget(index)
             self._read(index, nodes[self._seen[index].id])
@@ -168,6 +171,17 @@ class FleetIndex:
             nodes: Iterable[int] = self.free.get(size.flavor, ()) if size.devices else range(len(self.tree.nodes))
             size_class.update([(index, self.fits(size, index)) for index in nodes])
         return size_class
+
+    def largest_when_empty(self, flavor: FlavorName, devices: int, cluster: ClusterId, level: int) -> int:
+        """How many pods of that many devices the largest domain of a level owns the devices for."""
+        key = (flavor, devices, cluster, level)
+        if key not in self._when_empty:
+            sums: dict[int, int] = {}
+            for index in self.nodes_of(self.tree.root[cluster]):
+                domain = self.tree.ancestor(index, level)
+                sums[domain] = sums.get(domain, 0) + self._seen[index].owned.get(flavor, 0) // devices
+            self._when_empty[key] = max(sums.values(), default=0)
+        return self._when_empty[key]
 
     def free_units(self, domain: int, flavor: FlavorName) -> int:
         """Free units in a domain; walks its nodes, so it is for Reasons and reports."""

@@ -15,6 +15,7 @@ class ReasonCode(StrEnum):
     """Everything that can stand between a Workload and its start, or end it."""
 
     QUOTA_EXCEEDED = "quota-exceeded"
+    QUOTA_KEPT = "quota-kept"
     QUOTA_BEYOND_POTENTIAL = "quota-beyond-potential"
     QUEUE_UNKNOWN = "queue-unknown"
     NO_CLUSTER = "no-cluster"
@@ -26,6 +27,7 @@ class ReasonCode(StrEnum):
     CLUSTER_TOO_SMALL = "cluster-too-small"
     NOT_ENOUGH_FREE = "not-enough-free"
     TOPOLOGY_TOO_FRAGMENTED = "topology-too-fragmented"
+    TOPOLOGY_TOO_SMALL = "topology-too-small"
     TOPOLOGY_LEVEL_UNKNOWN = "topology-level-unknown"
     NODES_EXCLUDED = "nodes-excluded"
     UNMODELLED_CONSTRAINT = "unmodelled-constraint"
@@ -50,6 +52,8 @@ class ReasonCode(StrEnum):
 _SENTENCES: Mapping[ReasonCode, str] = {
     ReasonCode.QUOTA_EXCEEDED: "{queue} may use {available} more {flavor} now, and {wanted} are asked for"
     " ({used} of {limit} in use at {at}).",
+    ReasonCode.QUOTA_KEPT: "{queue} may use {available} more {flavor} now, and {wanted} are asked for"
+    " ({used} of {limit} in use and {kept} kept for others at {at}).",
     ReasonCode.QUOTA_BEYOND_POTENTIAL: "{queue} can never use more than {potential} {flavor},"
     " and {wanted} are asked for.",
     ReasonCode.QUEUE_UNKNOWN: "There is no queue {queue}.",
@@ -65,6 +69,8 @@ _SENTENCES: Mapping[ReasonCode, str] = {
     " ({free} free).",
     ReasonCode.TOPOLOGY_TOO_FRAGMENTED: "{cluster} has room for {fits} of {pods} pods of {devices} {flavor} each in its"
     " best {level} ({domain}).",
+    ReasonCode.TOPOLOGY_TOO_SMALL: "{cluster}'s largest {level} holds {fits} of {pods} pods of {devices} {flavor} each,"
+    " were it empty.",
     ReasonCode.TOPOLOGY_LEVEL_UNKNOWN: "{cluster} has no topology level {level}.",
     ReasonCode.NODES_EXCLUDED: "{cluster}: {count} nodes are left out for this workload until {until}.",
     ReasonCode.UNMODELLED_CONSTRAINT: "{cluster}'s scheduler refused {node}: {words}",

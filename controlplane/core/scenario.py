@@ -10,7 +10,7 @@ from datetime import datetime
 from controlplane.core.demand import Earmark, NodeShare, RunningAttempt
 from controlplane.core.ids import ClusterId, FlavorName, QueueId, WorkloadId
 from controlplane.core.index import FleetIndex, PodSize, Take
-from controlplane.core.quota import QuotaTree
+from controlplane.core.quota import Leg, QuotaTree
 from controlplane.core.snapshot import Snapshot
 
 Mark = tuple[int, int]
@@ -27,6 +27,7 @@ class Scenario:
         self.work = 0  # work units: looks at Workloads, clusters and nodes, counted so that replay agrees
         self.start = self.checkpoint()
         self.earmarks: dict[WorkloadId, Earmark] = {}
+        self._legs_kept: dict[WorkloadId, list[Leg]] = {}
         for earmark in sorted(snapshot.earmarks.values(), key=lambda earmark: earmark.workload):
             if earmark.until > now:
                 self.keep(earmark)
@@ -58,7 +59,9 @@ class Scenario:
         self.index.take(self._takes(earmark.shares))
         charges = self._earmarked(earmark)
         if charges:
-            self.charge(self.snapshot.waiting[earmark.workload].queue, charges)
+            queue = self.snapshot.waiting[earmark.workload].queue
+            legs = [leg for flavor, amount in charges for leg in self.tree.charge(queue, flavor, amount)]
+            self._legs_kept[earmark.workload] = legs
 
     def open_earmark(self, workload: WorkloadId) -> None:
         """Give a Workload's own Earmark back, so that it can use it; roll back if it does not."""
@@ -73,6 +76,15 @@ class Scenario:
         """Give a Workload's own Earmark back for good: it starts."""
         self.open_earmark(workload)
         self.earmarks.pop(workload, None)
+        self._legs_kept.pop(workload, None)
+
+    def kept_for_others(self, workload: WorkloadId) -> dict[tuple[QueueId, FlavorName], int]:
+        """What Earmarks of others make up of the tree's usage, by account."""
+        kept: dict[tuple[QueueId, FlavorName], int] = {}
+        for asker, legs in self._legs_kept.items():
+            for leg in legs if asker != workload else ():
+                kept[leg.queue, leg.flavor] = kept.get((leg.queue, leg.flavor), 0) + leg.amount
+        return kept
 
     def close_nodes(self, positions: Iterable[int]) -> None:
         """Keep nodes out until rolled back."""

@@ -96,8 +96,18 @@ REFUSALS = [
         "east has room for 1 of 2 pods of 8 nvidia-h100-80gb each (13 free).",
     ),
     (
-        "topology-too-fragmented",
+        "topology-too-small",
         a_world().cluster("east").racks(2, 2).queue("team", 100),
+        a_workload().asking(3).required("rack"),
+        "east's largest rack holds 2 of 3 pods of 8 nvidia-h100-80gb each, were it empty.",
+    ),
+    (
+        "topology-too-fragmented",
+        a_world()
+        .cluster("east")
+        .racks(2, 3)
+        .queue("team", 100)
+        .runs("x", "team", {"b0-r0-n1": 1, "b0-r1-n0": 8, "b0-r1-n1": 8}),
         a_workload().asking(3).required("rack"),
         "east has room for 2 of 3 pods of 8 nvidia-h100-80gb each in its best rack (r0).",
     ),

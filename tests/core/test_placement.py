@@ -66,7 +66,7 @@ def test_a_required_level_is_one_domain_or_nothing() -> None:
     assert admitted(plan) == ["fits"]
     assert len({name.split("-")[1] for name in where(world, plan, "fits")}) == 1
     assert sentences(planned(east(2, 4).waits(a_workload("not").asking(5).required("rack"))), "not") == [
-        "east has room for 4 of 5 pods of 8 nvidia-h100-80gb each in its best rack (r0)."
+        "east's largest rack holds 4 of 5 pods of 8 nvidia-h100-80gb each, were it empty."
     ]
 
 

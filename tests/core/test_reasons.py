@@ -9,6 +9,7 @@ from controlplane.core.reasons import _SENTENCES, Reason, ReasonCode, reason
 # Where each code is made in a test of the core; the others are made by services and agents, and tested there.
 MADE_IN_CORE = {
     ReasonCode.QUOTA_EXCEEDED: "test_cycle",
+    ReasonCode.QUOTA_KEPT: "test_reclaim",
     ReasonCode.QUOTA_BEYOND_POTENTIAL: "test_cycle",
     ReasonCode.QUEUE_UNKNOWN: "test_cycle",
     ReasonCode.NO_CLUSTER: "test_cycle",
@@ -20,6 +21,7 @@ MADE_IN_CORE = {
     ReasonCode.CLUSTER_TOO_SMALL: "test_cycle",
     ReasonCode.NOT_ENOUGH_FREE: "test_cycle",
     ReasonCode.TOPOLOGY_TOO_FRAGMENTED: "test_cycle",
+    ReasonCode.TOPOLOGY_TOO_SMALL: "test_cycle",
     ReasonCode.TOPOLOGY_LEVEL_UNKNOWN: "test_cycle",
     ReasonCode.NODES_EXCLUDED: "test_cycle",
     ReasonCode.UNMODELLED_CONSTRAINT: "test_cycle",

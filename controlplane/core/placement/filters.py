@@ -7,6 +7,7 @@ from datetime import datetime
 
 from controlplane.core.capacity import Cluster
 from controlplane.core.demand import PodSet, TopologyMode, Workload
+from controlplane.core.ids import FlavorName
 from controlplane.core.index import FleetIndex
 from controlplane.core.lifecycle import ClusterState
 from controlplane.core.policy import Policy
@@ -57,4 +58,26 @@ def refuses_pod_set(cluster: Cluster, pod_set: PodSet, index: FleetIndex) -> Rea
         return reason(
             ReasonCode.CLUSTER_TOO_SMALL, cluster=cluster.name, total=owned[flavor], flavor=flavor, wanted=wanted
         )
+    if pod_set.topology_mode is TopologyMode.REQUIRED:
+        return _too_small_a_level(cluster, pod_set, index, carried)
     return None
+
+
+def _too_small_a_level(
+    cluster: Cluster, pod_set: PodSet, index: FleetIndex, carried: list[FlavorName]
+) -> Reason | None:
+    level = index.tree.level_index(cluster.id, pod_set.topology_level)
+    assert level is not None
+    fits = {flavor: index.largest_when_empty(flavor, pod_set.devices, cluster.id, level) for flavor in carried}
+    best = max(carried, key=lambda name: (fits[name], name))
+    if fits[best] >= pod_set.replicas:
+        return None
+    return reason(
+        ReasonCode.TOPOLOGY_TOO_SMALL,
+        cluster=cluster.name,
+        level=pod_set.topology_level,
+        fits=fits[best],
+        pods=pod_set.replicas,
+        devices=pod_set.devices,
+        flavor=best,
+    )

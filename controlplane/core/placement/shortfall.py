@@ -155,7 +155,7 @@ def _lacks(scenario: Scenario, queue: QueueId, pod_set: PodSet, cluster: Cluster
     if not tried:
         # Several PodSets share one Flavor, each alone within quota: what the others took is missing here.
         flavor, wanted = pod_set.flavors[0], pod_set.devices * pod_set.replicas
-        over = quota_reason(scenario.tree, queue, flavor, room.get(flavor, 0), wanted)
+        over = quota_reason(scenario.tree, queue, flavor, (room.get(flavor, 0), wanted))
         return Shortfall(pod_set.replicas, over)
     root = index.tree.root[cluster]
     size = max((size for _, size in tried), key=lambda size: (index.size_class(size).count[root], size.flavor))
@@ -166,15 +166,14 @@ def _lacks(scenario: Scenario, queue: QueueId, pod_set: PodSet, cluster: Cluster
         "devices": size.devices,
         "flavor": size.flavor or "flavor",
     }
-    fits = size_class.count[root]
     level = asked_level(index, pod_set, cluster)
-    if fits >= pod_set.replicas and pod_set.topology_mode is TopologyMode.REQUIRED and level is not None:
+    if pod_set.topology_mode is TopologyMode.REQUIRED and level is not None:
         domain, fits = _best_domain(scenario, size_class, cluster, level)
         fragmented = reason(
             ReasonCode.TOPOLOGY_TOO_FRAGMENTED, fits=fits, level=pod_set.topology_level, domain=domain, **facts
         )
         return Shortfall(pod_set.replicas - fits, fragmented)
-    free = index.free_units(root, size.flavor)
+    fits, free = size_class.count[root], index.free_units(root, size.flavor)
     return Shortfall(pod_set.replicas - fits, reason(ReasonCode.NOT_ENOUGH_FREE, fits=fits, free=free, **facts))
 
 
