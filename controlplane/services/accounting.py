@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from controlplane.core.facts.ledger import (
     AttemptKey,
+    LedgerAccount,
     OpenTransfer,
     Proof,
     TransferDraft,
@@ -64,12 +65,21 @@ def roll_up_usage(uow: UnitOfWork, limit: int = ROLL_UP_MAX) -> int:
 def sync_accounts(uow: UnitOfWork) -> int:
     """Bring every account's limits to what Queues, Quotas and owned devices say now; returns how many changed.
 
-    Call it in the transaction that changed a Queue, a Quota or what a cluster owns. Raises ImpossibleTree.
+    Call it in the transaction that changed a Queue, a Quota or what a cluster owns. Raises ImpossibleTree. Nobody is
+    kept waiting while nothing differs: a first look takes no locks, and what it sees half-way is looked at again.
     """
-    accounts = uow.ledger.lock_all_accounts()
-    changed, legs = relimited(accounts, uow.ledger.quota_tree(), uow.ledger.owned(), uow.ledger.leaf_usage())
+    changed, _ = _relimited(uow, uow.ledger.all_accounts())
+    if not changed:
+        return 0
+    changed, legs = _relimited(uow, uow.ledger.lock_all_accounts())
     uow.ledger.write_limits(changed, legs)
     return len(changed)
+
+
+def _relimited(
+    uow: UnitOfWork, accounts: Sequence[LedgerAccount]
+) -> tuple[Sequence[LedgerAccount], Sequence[TransferLeg]]:
+    return relimited(accounts, uow.ledger.quota_tree(), uow.ledger.owned(), uow.ledger.leaf_usage())
 
 
 def _opened(

@@ -124,7 +124,8 @@ ON CONFLICT DO NOTHING
 ROLL_UP = text("""
 WITH taken AS (
   UPDATE usage_interval SET is_rolled_up = true
-  WHERE id IN (SELECT id FROM usage_interval WHERE NOT is_rolled_up ORDER BY id LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED)
+  WHERE id IN (SELECT id FROM usage_interval WHERE NOT is_rolled_up ORDER BY id LIMIT :limit
+               FOR NO KEY UPDATE SKIP LOCKED)
   RETURNING queue_id, flavor, amount, during
 ), spread AS (
   SELECT queue_id, flavor, hour,

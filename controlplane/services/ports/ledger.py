@@ -48,8 +48,11 @@ class LedgerStore(Protocol):
     def lock_tree(self) -> None:
         """Keep other writers of the quota tree out until this transaction ends."""
 
+    def all_accounts(self) -> Sequence[LedgerAccount]:
+        """Make the account of every live Queue for every known Flavor; read them all, without a lock."""
+
     def lock_all_accounts(self) -> Sequence[LedgerAccount]:
-        """Make the account of every live Queue for every known Flavor; lock and read them all, in order."""
+        """The same, with every account locked, in order."""
 
     def quota_tree(self) -> Sequence[Queue]:
         """Every live Queue with its listed Quotas, by path."""
