@@ -2,15 +2,17 @@
 
 from functools import cache
 
-from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, text
-
-from controlplane.db.migrate import REVISIONS
 
 
 @cache
 def newest_revision() -> str:
     """The last revision of this code; read once per process."""
+    # Late: only who is asked for readiness needs alembic, and it costs every process time and memory.
+    from alembic.script import ScriptDirectory  # noqa: PLC0415 - see above
+
+    from controlplane.db.migrate import REVISIONS  # noqa: PLC0415 - brings alembic too
+
     return ScriptDirectory(str(REVISIONS)).get_current_head() or ""
 
 
