@@ -74,8 +74,13 @@ class Plane:
                RETURNING id""",
             pool=self.pool, name=name, namespaces=json.dumps(list(namespaces)),
         )  # fmt: skip
-        for state in ("enrolled", "accepted", "ready"):
+        for before, state in itertools.pairwise(("created", "enrolled", "accepted", "ready")):
             self.do("UPDATE cluster SET state = :state WHERE id = :id", state=state, id=cluster)
+            self.do(
+                """INSERT INTO audit (at, actor, action, object_kind, object_id, state_from, state_to)
+                   VALUES (now(), 'test', 'advance', 'cluster', CAST(:id AS text), :before, :state)""",
+                id=cluster, before=before, state=state,
+            )  # fmt: skip
         for number in range(nodes):
             self.node(cluster, f"{name}-{number}", devices=devices, rack=f"rack-{number // rack}")
         return cluster
