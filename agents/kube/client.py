@@ -24,7 +24,9 @@ APPLY = "application/apply-patch+yaml"  # JSON is YAML
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 LINE_BYTES_MAX = 2**21
+GOODBYE_SECONDS = 0.1
 ERROR_FROM = 400
+OPENED = "OPENED"
 
 
 class KubeconfigUnusable(Exception):
@@ -89,6 +91,7 @@ class KubeClient:
     async def close(self) -> None:
         await self._http.close()
         await self._api.close()
+        await asyncio.sleep(GOODBYE_SECONDS)  # TLS connections end a little after they are told to
 
     async def request(
         self,
@@ -121,7 +124,10 @@ class KubeClient:
         return found
 
     async def lines(self, path: str, query: Mapping[str, str], silence_seconds: float) -> AsyncIterator[Json]:
-        """The events of a watch, until it ends or is silent for too long; raises as `request` does."""
+        """The events of a watch, until it ends or is silent for too long; raises as `request` does.
+
+        The first one is our own, OPENED: a quiet watch has been answered, too.
+        """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=silence_seconds)
         headers = {"Accept": "application/json", **await self._authorization()}
         try:
@@ -130,6 +136,7 @@ class KubeClient:
             ) as answer:
                 if answer.status >= ERROR_FROM:
                     raise _error(answer.status, await answer.read(), answer.headers.get("Retry-After"))
+                yield {"type": OPENED}
                 async for line in answer.content:
                     if line.strip():
                         yield json.loads(line)

@@ -78,7 +78,7 @@ class KubeCluster:
         await self._client.close()
 
     async def wait(self, version: int, timeout_seconds: float) -> None:
-        self._look_after()
+        self.look_after()
         if self._view.version > version:
             return
         self._changed.clear()
@@ -180,7 +180,7 @@ class KubeCluster:
             if kind == "Job" and name and each.informer.has_listed and not each.informer.is_forbidden
         }
 
-    def _look_after(self) -> None:
+    def look_after(self) -> None:
         """Raise what ended a task, follow namespaces, and note whether the API server answers at all."""
         tasks = [each.task for each in self._watching.values()]
         for task in [*tasks, *([self._keeping] if self._keeping else [])]:

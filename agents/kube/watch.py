@@ -22,11 +22,12 @@ PAGE = 500
 WATCH_SECONDS = 300
 SILENCE_SECONDS = 90.0  # bookmarks come about once a minute
 BACKOFF_SECONDS = 0.5
-BACKOFF_SECONDS_MAX = 30.0
+BACKOFF_SECONDS_MAX = 10.0
 UNREACHABLE_AFTER_SECONDS = 5.0
 DROPPED_KEPT = 4096
 GONE = 410
 FORBIDDEN = 403
+FORBIDDEN_SECONDS = 30.0  # rights change when a person changes them
 log = structlog.get_logger()
 
 
@@ -70,7 +71,7 @@ class Informer:
                 version = "" if error.status in (GONE, FORBIDDEN) else version
                 failures += 1
                 self._note(error)
-                await self._pause(failures, error.retry_seconds)
+                await self._pause(failures, FORBIDDEN_SECONDS if error.status == FORBIDDEN else error.retry_seconds)
             except ClusterUnreachable as error:
                 failures += 1
                 self._failing_since = self._failing_since or time.monotonic()
@@ -154,6 +155,8 @@ class Informer:
 
     def _note(self, error: KubeError) -> None:
         if error.status == FORBIDDEN:
+            if self.is_forbidden:
+                return
             self.is_forbidden = True
             self._answered()
             self._listed.set()

@@ -1,6 +1,6 @@
-"""A workbench over a simulated cluster: what the agent does when the given orders come, without a plane.
+"""A workbench over a cluster, simulated or real: what the agent does when the given orders come, without a plane.
 
-The cluster is the product's own; the orders are real directives. Time runs, shortened by the cluster's speed.
+The cluster is the product's own; the orders are real directives. Simulated time runs shortened by the cluster's speed.
 """
 
 import asyncio
@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Self, TypeVar
 
 from agents.attempts import owned
+from agents.cluster import Cluster
 from agents.facts import PodFacts
 from agents.loop import wall_clock
 from agents.outbox import Outbox, Parcel
 from agents.policy import LocalPolicy
-from agents.simulated.cluster import SimulatedCluster
 from agents.simulated.worlds import Devices, Level, NodeGroup, World, nodes_of
 from agents.work import Workbench
 from controlplane.contract.agent.attempts import (
@@ -63,12 +63,13 @@ def an_apply(
     template: dict[str, object] | None = None,
     budgets: Budgets | None = None,
     name: str = "train",
+    namespace: str = NAMESPACE,
 ) -> Directive:
     """Eight devices for each pod, one pod on each node."""
     body = ApplyBody.model_validate(
         {
             "name": name,
-            "namespace": NAMESPACE,
+            "namespace": namespace,
             "world_size": pods,
             "pod_sets": [
                 PodSetOrder.model_validate(
@@ -98,7 +99,7 @@ def a_tombstone(apply: Directive, gen: int = 3) -> Directive:
 class Bench:
     """A running workbench; as a context manager it is ended and awaited."""
 
-    def __init__(self, cluster: SimulatedCluster, policy: LocalPolicy | None = None) -> None:
+    def __init__(self, cluster: Cluster, policy: LocalPolicy | None = None) -> None:
         self.cluster = cluster
         self.outbox = Outbox()
         self._wake = asyncio.Event()
