@@ -115,6 +115,7 @@ class Agent:
     gens: dict[str, int] = field(default_factory=dict)
     kinds: dict[str, list[str]] = field(default_factory=dict)
     nodes: dict[str, NodeReport] = field(default_factory=dict)
+    plane_keys: list[dict[str, str]] = field(default_factory=SIGNER.public_keys)
 
     def __post_init__(self) -> None:
         self.fingerprint = self.fingerprint or f"kube-system-of-{self.name}"
@@ -149,7 +150,7 @@ class Agent:
         return reply
 
     def keep(self, reply: SyncReply) -> list[Directive]:
-        told = directives(reply)
+        told = directives(reply, self.plane_keys)
         for each in told:
             self.gens[each.object_id] = max(each.gen, self.gens.get(each.object_id, 0))
             self.kinds.setdefault(each.object_id, []).append(each.kind)
@@ -240,11 +241,11 @@ class _Batches(jws.JWSRegistry):
     max_payload_length = 16_777_216  # more than the library's 128 kB, as agents take it
 
 
-def directives(reply: SyncReply) -> list[Directive]:
+def directives(reply: SyncReply, plane_keys: Sequence[dict[str, str]] = ()) -> list[Directive]:
     """What a reply orders, its signature checked."""
     if reply.directives_jws is None:
         return []
-    key = ECKey.import_key(dict(SIGNER.public_keys()[0]))
+    key = ECKey.import_key(dict((plane_keys or SIGNER.public_keys())[0]))
     opened = jws.deserialize_compact(reply.directives_jws, key, registry=_Batches(algorithms=["ES256"]))
     return DirectiveBatch.model_validate(json.loads(opened.payload)).directives
 
