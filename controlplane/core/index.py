@@ -6,7 +6,7 @@ exist, so a warm index plans as a new one does. Quota is not looked at here.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from controlplane.core.capacity import Cluster, Node
 from controlplane.core.ids import ClusterId, FlavorName, NodeId
@@ -17,9 +17,8 @@ CLASSES_MAX = 256
 NO_FLAVOR = FlavorName("")
 
 
-@dataclass(frozen=True, slots=True)
-class PodSize:
-    """What one pod takes from a node. Size classes are keyed by it."""
+class PodSize(NamedTuple):
+    """What one pod takes from a node. Size classes are keyed by it, some ten times for each decision."""
 
     flavor: FlavorName
     devices: int
@@ -32,8 +31,7 @@ class PodSize:
         return PodSize(self.flavor, self.devices)
 
 
-@dataclass(frozen=True, slots=True)
-class Take:
+class Take(NamedTuple):
     """Units, CPU and memory taken from one node (by its position); negative amounts give back."""
 
     node: int
@@ -140,6 +138,7 @@ class FleetIndex:
         self.usable: dict[ClusterId, int] = dict.fromkeys(clusters, 0)
         self._closed = [0] * count  # how many reasons keep a node out; 0 = open
         self._seen: list[Node] = list(self.tree.nodes)
+        self.version: dict[ClusterId, int] = dict.fromkeys(clusters, 0)  # rises with every change in a cluster
         self._log: list[tuple[Take, ...] | int] = []
         self._classes: dict[PodSize, SizeClass] = {}
         self._when_empty: dict[tuple[FlavorName, int, ClusterId, int], int] = {}
@@ -218,13 +217,16 @@ class FleetIndex:
         return len(self._log)
 
     def rollback(self, mark: int) -> None:
-        """Undo everything since `mark`, in time proportional to what changed."""
+        """Undo everything since `mark`, in time proportional to what changed; counters follow once, at the end."""
+        undone: list[Take] = []
         while len(self._log) > mark:
             entry = self._log.pop()
             if isinstance(entry, int):
                 self._set_closed(entry, -1)
             else:
-                self._change([take.reversed() for take in entry])
+                undone.extend(take.reversed() for take in entry)
+        if undone:
+            self._change(undone)
 
     def _read(self, index: int, node: Node) -> None:
         self._seen[index] = node
@@ -263,6 +265,8 @@ class FleetIndex:
     def _change(self, takes: Sequence[Take]) -> None:
         touched: dict[FlavorName, list[int]] = {}
         with_needs: list[int] = []
+        for cluster in {self.tree.cluster_of[take.node] for take in takes}:
+            self.version[cluster] += 1
         for take in takes:
             if take.amount:
                 free = self.free.setdefault(take.flavor, {})
@@ -276,10 +280,23 @@ class FleetIndex:
             nodes = touched.get(size.flavor, []) if size.devices else []
             if with_needs and (size.cpu_milli or size.memory_bytes):
                 nodes = sorted({*nodes, *with_needs})
-            if nodes:
+            if not nodes:
+                continue
+            if size.cpu_milli or size.memory_bytes:
                 size_class.update([(index, self.fits(size, index)) for index in dict.fromkeys(nodes)])
+            else:
+                size_class.update(self._fits_by_devices(size, nodes))
+
+    def _fits_by_devices(self, size: PodSize, nodes: list[int]) -> list[tuple[int, int]]:
+        """What `fits` gives for sizes that count devices alone, without its questions: this is the inmost loop."""
+        free, devices, closed = self.free[size.flavor], size.devices, self._closed
+        return [
+            (index, 0 if closed[index] or free[index] < devices else min(PODS_PER_NODE_MAX, free[index] // devices))
+            for index in (nodes if len(nodes) == 1 else dict.fromkeys(nodes))
+        ]
 
     def _set_closed(self, index: int, step: int) -> None:
         self._closed[index] += step
+        self.version[self.tree.cluster_of[index]] += 1
         for size, size_class in self._classes.items():
             size_class.update([(index, self.fits(size, index))])

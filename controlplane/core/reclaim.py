@@ -51,7 +51,7 @@ class Reclaimer:
     ) -> tuple[Reclaim | SetEarmark, ...]:
         """Decisions that make room for `asker` in one of `clusters`; the Scenario then keeps that room for it."""
         contested = frozenset(flavor for flavor, _ in first_choice(asker))
-        if not contested or not self._may_ask(asker):
+        if not contested or not self._candidates or not self._may_ask(asker):
             return ()
         mark = self._scenario.checkpoint()
         self._scenario.close_nodes(excluded)
@@ -79,7 +79,7 @@ class Reclaimer:
         here = [at for at in self._candidates if cluster in at.clusters and _holds(at, contested)]
         elsewhere = [at for at in self._candidates if cluster not in at.clusters and _holds(at, contested)]
         placed = self._evict_until_fits(asker, contested, cluster, here, victims)
-        if placed is None and self._room_is_there(asker, cluster):
+        if placed is None and elsewhere and self._room_is_there(asker, cluster):
             placed = self._evict_until_fits(asker, contested, cluster, elsewhere, victims)
         self._scenario.rollback(mark)
         if placed is None:

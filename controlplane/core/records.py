@@ -27,6 +27,7 @@ from controlplane.core.tenancy import Queue
 
 Json = str | int | bool | None | list["Json"] | dict[str, "Json"]
 Decoder = Callable[[Json], object]
+Encoder = Callable[[object], Json]
 
 KINDS: Mapping[str, type] = {
     kind.__name__: kind
@@ -102,25 +103,7 @@ class World:
 
 def to_record(value: object) -> Json:
     """A core value as JSON. Maps become lists of pairs, since their keys need not be text."""
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, Enum):
-        return str(value.value)
-    if isinstance(value, str):
-        return value
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, Mapping):
-        return sorted(([to_record(key), to_record(each)] for key, each in value.items()), key=canonical)
-    if isinstance(value, frozenset):
-        return sorted((to_record(each) for each in value), key=canonical)
-    if isinstance(value, tuple):
-        return [to_record(each) for each in value]
-    assert is_dataclass(value), f"{type(value).__name__} has no record"
-    record: dict[str, Json] = {each.name: to_record(getattr(value, each.name)) for each in fields(value)}
-    if type(value).__name__ in DECISIONS:
-        record["kind"] = type(value).__name__
-    return record
+    return _encoder_of(value)(value)
 
 
 def from_record(kind: str, record: Json) -> object:
@@ -158,6 +141,55 @@ def running_hash(before: str, changes: Iterable[Change], plan: Plan) -> str:
         digest.update(canonical(change_to_record(change)).encode())
     digest.update(plan_hash(plan).encode())
     return digest.hexdigest()
+
+
+_ENCODERS: dict[type, Encoder] = {}  # by class: a cycle stores thousands of rows of a few classes
+
+
+def _encoder_of(value: object) -> Encoder:
+    kind = type(value)
+    encoder = _ENCODERS.get(kind)
+    if encoder is None:
+        encoder = _ENCODERS[kind] = _new_encoder(kind)
+    return encoder
+
+
+def _new_encoder(kind: type) -> Encoder:
+    if kind in {int, bool, str, type(None)}:
+        return lambda value: cast("Json", value)
+    if issubclass(kind, Enum):
+        return lambda value: str(cast("Enum", value).value)
+    if issubclass(kind, datetime):
+        return lambda value: cast("datetime", value).isoformat()
+    if issubclass(kind, Mapping):
+        return _mapping_to_record
+    if issubclass(kind, frozenset):
+        return lambda value: sorted((to_record(each) for each in cast("frozenset[object]", value)), key=canonical)
+    if issubclass(kind, tuple):
+        return lambda value: [_encoder_of(each)(each) for each in cast("tuple[object, ...]", value)]
+    assert is_dataclass(kind), f"{kind.__name__} has no record"
+    return _dataclass_encoder(kind)
+
+
+def _mapping_to_record(value: object) -> Json:
+    pairs: list[Json] = [
+        [to_record(key), to_record(each)] for key, each in cast("Mapping[object, object]", value).items()
+    ]
+    return pairs if len(pairs) < 2 else sorted(pairs, key=canonical)
+
+
+def _dataclass_encoder(kind: type) -> Encoder:
+    names = tuple(each.name for each in fields(kind))
+    tag: dict[str, Json] = {"kind": kind.__name__} if kind.__name__ in DECISIONS else {}
+
+    def encode(value: object) -> Json:
+        record = tag.copy()
+        for name in names:
+            each = getattr(value, name)
+            record[name] = _encoder_of(each)(each)
+        return record
+
+    return encode
 
 
 @cache

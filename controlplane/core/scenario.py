@@ -4,12 +4,12 @@ It joins the fleet index and the quota tree under one undo log. It decides nothi
 be placed or evicted is asked by `placement`, `reclaim` and `cycle`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from controlplane.core.demand import Earmark, NodeShare, RunningAttempt
 from controlplane.core.ids import ClusterId, FlavorName, QueueId, WorkloadId
-from controlplane.core.index import FleetIndex, PodSize, Take
+from controlplane.core.index import FleetIndex, PodSize, SizeClass, Take
 from controlplane.core.quota import Leg, QuotaTree
 from controlplane.core.snapshot import Snapshot
 
@@ -23,10 +23,13 @@ class Scenario:
     def __init__(self, snapshot: Snapshot, now: datetime, index: FleetIndex | None = None) -> None:
         self.snapshot = snapshot
         self.index = index or FleetIndex(snapshot.clusters, snapshot.nodes)
-        self.tree = tree_of(snapshot)
+        self.tree = tree_of(snapshot, _summed(self.index.owned.values()))
         self.work = 0  # work units: looks at Workloads, clusters and nodes, counted so that replay agrees
         self.start = self.checkpoint()
         self.earmarks: dict[WorkloadId, Earmark] = {}
+        # What a look at a cluster gave: (its version, the result), by what was asked. `placement.workload` keeps it.
+        self.looks: dict[object, dict[ClusterId, tuple[int, object]]] = {}
+        self._single: dict[FlavorName, SizeClass] = {}
         self._legs_kept: dict[WorkloadId, list[Leg]] = {}
         for earmark in sorted(snapshot.earmarks.values(), key=lambda earmark: earmark.workload):
             if earmark.until > now:
@@ -96,8 +99,10 @@ class Scenario:
         owned = self.index.owned[cluster].get(flavor, 0)
         if not owned:
             return 0
-        free = self.index.size_class(PodSize(flavor, 1)).count[self.index.tree.root[cluster]]
-        return 1000 * (owned - free) // owned
+        single = self._single.get(flavor)
+        if single is None:
+            single = self._single[flavor] = self.index.size_class(PodSize(flavor, 1))
+        return 1000 * (owned - single.count[self.index.tree.root[cluster]]) // owned
 
     def _takes(self, shares: Iterable[NodeShare]) -> list[Take]:
         position = self.index.tree.position
@@ -118,8 +123,11 @@ class Scenario:
         return sorted(amounts.items())
 
 
-def tree_of(snapshot: Snapshot) -> QuotaTree:
-    """The quota tree of a Snapshot, charged with all that runs and with what other Pools use."""
+def tree_of(snapshot: Snapshot, owned: Mapping[FlavorName, int] | None = None) -> QuotaTree:
+    """The quota tree of a Snapshot, charged with all that runs and with what other Pools use.
+
+    `owned` is what this Pool's clusters own, if the caller has counted it already.
+    """
     usage: dict[tuple[QueueId, FlavorName], int] = {}
     for (queue, flavor), amount in snapshot.usage_elsewhere.items():
         usage[queue, FlavorName(flavor)] = amount
@@ -127,13 +135,13 @@ def tree_of(snapshot: Snapshot) -> QuotaTree:
         for flavor, amount in attempt.charges:
             usage[attempt.queue, flavor] = usage.get((attempt.queue, flavor), 0) + amount
     known = {account: amount for account, amount in usage.items() if account[0] in snapshot.queues}
-    return QuotaTree(snapshot.queues.values(), known, owned_by_flavor(snapshot))
+    here = _summed(node.owned for node in snapshot.nodes.values()) if owned is None else owned
+    return QuotaTree(snapshot.queues.values(), known, _summed((here, snapshot.owned_elsewhere)))
 
 
-def owned_by_flavor(snapshot: Snapshot) -> dict[FlavorName, int]:
-    """What the Pool's accepted clusters own, and what other Pools do."""
-    owned: dict[FlavorName, int] = dict(snapshot.owned_elsewhere)
-    for node in snapshot.nodes.values():
-        for flavor, amount in node.owned.items():
-            owned[flavor] = owned.get(flavor, 0) + amount
-    return owned
+def _summed(amounts: Iterable[Mapping[FlavorName, int]]) -> dict[FlavorName, int]:
+    result: dict[FlavorName, int] = {}
+    for each in amounts:
+        for flavor, amount in each.items():
+            result[flavor] = result.get(flavor, 0) + amount
+    return result

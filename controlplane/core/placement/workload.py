@@ -6,6 +6,7 @@ filters let through is tried on the same Scenario and the best result wins.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from controlplane.core.demand import PodSet, TopologyMode, Workload
 from controlplane.core.ids import ClusterId, FlavorName
@@ -19,8 +20,7 @@ from controlplane.core.topology import WHOLE_CLUSTER
 Room = Mapping[FlavorName, int]  # units of each Flavor that the Queue may still use
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Score:
+class Score(NamedTuple):
     """How good a place is; less is better, field by field, the cluster's id last."""
 
     flavor_rank: int
@@ -87,9 +87,7 @@ def place_workload(scenario: Scenario, workload: Workload, clusters: Sequence[Cl
     placed = _in_old_place(scenario, workload, clusters, room) if workload.preferred_nodes else None
     if placed is not None:
         return placed
-    ranked = sorted(
-        score for cluster in clusters if (score := _first_look(scenario, workload, cluster, room)) is not None
-    )
+    ranked = _first_looks(scenario, workload, clusters, room)
     best: tuple[list[Score], Placed] | None = None
     for first in ranked:
         mark = scenario.checkpoint()
@@ -137,14 +135,35 @@ def sizes(pod_set: PodSet, room: Room) -> list[tuple[int, PodSize]]:
     ]
 
 
-def _first_look(scenario: Scenario, workload: Workload, cluster: ClusterId, room: Room) -> Score | None:
-    """Score the first PodSet by counters alone: an upper bound of what fits, in no time."""
-    scenario.work += 1
+def _first_looks(scenario: Scenario, workload: Workload, clusters: Sequence[ClusterId], room: Room) -> list[Score]:
+    """Clusters by the score of the first PodSet, from counters alone: an upper bound of what fits, in no time.
+
+    A look is remembered until something changes in its cluster, since many Workloads ask for the same.
+    """
+    scenario.work += len(clusters)
     if not workload.pod_sets:
-        return None
-    pod_set, strategy = workload.pod_sets[0], STRATEGIES[workload.strategy]
-    for rank, size in sizes(pod_set, room):
-        size_class = scenario.index.size_class(size.devices_only if size.devices else size)
+        return []
+    pod_set, index = workload.pod_sets[0], scenario.index
+    tried = sizes(pod_set, room)
+    known = scenario.looks.setdefault((pod_set, workload.strategy, tuple(tried)), {})
+    scores = []
+    for cluster in clusters:
+        version = index.version[cluster]
+        look = known.get(cluster)
+        if look is None or look[0] != version:
+            look = known[cluster] = version, _first_look(scenario, workload, cluster, tried)
+        if isinstance(look[1], Score):
+            scores.append(look[1])
+    scores.sort()
+    return scores
+
+
+def _first_look(
+    scenario: Scenario, workload: Workload, cluster: ClusterId, tried: Sequence[tuple[int, PodSize]]
+) -> Score | None:
+    pod_set, strategy, index = workload.pod_sets[0], STRATEGIES[workload.strategy], scenario.index
+    for rank, size in tried:
+        size_class = index.size_class(size.devices_only if size.devices else size)
         found = _find(scenario, strategy, pod_set, size_class, cluster)
         if found is not None:
             return _score(scenario, strategy, size_class, pod_set, found, rank)
