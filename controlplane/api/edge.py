@@ -78,9 +78,7 @@ class Edge:
             await answer.instead(scope, receive, self._too_large(request_id))
 
     def _too_large(self, request_id: str) -> Response:
-        response = of_error(request_id, TooLarge(f"a body is at most {self._body_bytes_max} bytes"))
-        response.headers["Connection"] = "close"
-        return response
+        return of_error(request_id, TooLarge(f"a body is at most {self._body_bytes_max} bytes"))
 
 
 class _Answer:

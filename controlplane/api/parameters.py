@@ -2,9 +2,14 @@
 
 from typing import Annotated
 
+from fastapi import Header
 from pydantic import BaseModel, ConfigDict, Field
 
 from controlplane.services.queries import LIMIT_MAX, Paging
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+IdempotencyKey = Annotated[str | None, Header(alias=IDEMPOTENCY_KEY)]
+"""Documents the header. Its value is read from the request, because an empty one would pass for none here."""
 
 Word = Annotated[str | None, Field(max_length=600)]
 

@@ -45,6 +45,7 @@ TABLE: Mapping[type[Exception], tuple[int, str]] = {
 _STATUS_OF_SLUG: Mapping[str, int] = {"unsupported-media-type": 415, "request-timeout": 408, "not-ready": 503}
 _HEADERS: Mapping[int, Mapping[str, str]] = {
     401: {"WWW-Authenticate": 'Bearer realm="muster"'},
+    413: {"Connection": "close"},  # what is left of the body is not read
     429: {"Retry-After": "1"},
     503: {"Retry-After": "1"},
 }

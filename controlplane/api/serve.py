@@ -71,6 +71,7 @@ def _server(app: ASGIApp, host: str, port: int) -> uvicorn.Server:
             port=port,
             access_log=False,
             log_config=None,
+            log_level="warning",
             lifespan="auto",
             server_header=False,
             backlog=BACKLOG,

@@ -1,13 +1,12 @@
 """/api/v1/queues, /api/v1/apply, /api/v1/tokens, /api/v1/whoami: the quota tree, documents, and who may do what."""
 
-from typing import Annotated
-
-from fastapi import APIRouter, Header, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import TypeAdapter
 
 from controlplane.api.auth import Calling, container_of
 from controlplane.api.bodies import Body, SentBody
+from controlplane.api.parameters import IDEMPOTENCY_KEY, IdempotencyKey
 from controlplane.api.routes.workloads import replayable
 from controlplane.contract.rest.common import Page
 from controlplane.contract.rest.documents import ApplyAnswer
@@ -67,12 +66,7 @@ def delete_queue(request: Request, path: str, caller: Calling) -> None:
 
 
 @router.post("/apply", response_model=ApplyAnswer)
-def apply_documents(
-    request: Request,
-    body: SentBody,
-    caller: Calling,
-    idempotency_key: Annotated[str | None, Header()] = None,
-) -> Response:
+def apply_documents(request: Request, body: SentBody, caller: Calling, _key: IdempotencyKey = None) -> Response:
     """Apply one or more documents (a YAML stream, a JSON object or a JSON list): all of them, or none."""
     container = container_of(request)
     sent = [_sent(value, index) for index, value in enumerate(_listed(body))]
@@ -81,9 +75,8 @@ def apply_documents(
         applied = tenancy.apply(uow, caller, sent, container.new_id)
         return Answer(200, ApplyAnswer(applied=applied).model_dump(mode="json", by_alias=True))
 
-    return replayable(
-        carry_out(container.uow_factory, once(caller.principal, idempotency_key, b"apply", body.raw), work)
-    )
+    key = once(caller.principal, request.headers.get(IDEMPOTENCY_KEY), b"apply", body.raw)
+    return replayable(carry_out(container.uow_factory, key, work))
 
 
 @router.post("/tokens", status_code=201)

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
 from controlplane import telemetry
 from controlplane.api.auth import Calling, container_of
 from controlplane.api.bodies import SentBody
-from controlplane.api.parameters import WorkloadQuery
+from controlplane.api.parameters import IDEMPOTENCY_KEY, IdempotencyKey, WorkloadQuery
 from controlplane.contract.rest.common import Page, Warned
 from controlplane.contract.rest.workloads import Explanation, WorkloadDocument, WorkloadSummary, WorkloadView
 from controlplane.core.facts.queries import WorkloadFilter
@@ -25,12 +25,7 @@ router = APIRouter(prefix="/api/v1/workloads", tags=["workloads"])
 
 
 @router.post("", status_code=201, response_model=WorkloadView)
-def submit_workload(
-    request: Request,
-    body: SentBody,
-    caller: Calling,
-    idempotency_key: Annotated[str | None, Header()] = None,
-) -> Response:
+def submit_workload(request: Request, body: SentBody, caller: Calling, _key: IdempotencyKey = None) -> Response:
     """Submit a Workload document or a `batch/v1` Job manifest, as JSON or YAML."""
     container = container_of(request)
     document, manifest = document_from(body.one)
@@ -45,7 +40,7 @@ def submit_workload(
         view = view.model_copy(update={"warnings": warnings})
         return Answer(201, view.model_dump(mode="json", by_alias=True))
 
-    key = once(caller.principal, idempotency_key, b"submit", body.raw)
+    key = once(caller.principal, request.headers.get(IDEMPOTENCY_KEY), b"submit", body.raw)
     answer = carry_out(container.uow_factory, key, work)
     if not answer.is_replayed:
         telemetry.WORKLOADS_SUBMITTED.labels("Workload" if manifest is None else "Job").inc()

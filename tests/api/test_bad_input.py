@@ -1,0 +1,334 @@
+"""The bad-input catalogue over real HTTP: every mistake has its status, its problem type, and writes nothing.
+
+One plane serves the whole table, because nothing that is refused may change it; the last test says so.
+"""
+
+import http.client
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+import yaml
+
+from controlplane.embedded.postgres import Postgres
+from controlplane.embedded.valkey import Valkey
+from tests.api.bodies import IMAGE, QUEUES, YAML, job, template, workload
+from tests.support import databases
+from tests.support.api import Api, serving, settings_for
+
+JSON = {"Content-Type": "application/json"}
+BODY_MAX = 1_048_576
+Body = dict[str, Any] | str | bytes
+
+
+@pytest.fixture(scope="module")
+def plane(
+    postgres: Postgres, migrated: str, valkey_server: Valkey, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Api]:
+    """One API for the module, with queues."""
+    fresh = databases.clone(postgres, migrated)
+    settings = settings_for(fresh, valkey_server.url(0), tmp_path_factory.mktemp("keys"))
+    with serving(settings) as api:
+        answer = api.client().post("/api/v1/apply", content=QUEUES, headers=YAML)
+        assert answer.status_code == 200, answer.text
+        yield api
+    assert databases.found_by_doctor(fresh) == []
+    databases.drop(postgres, fresh)
+
+
+def pods(**changed: object) -> dict[str, Any]:
+    """A Workload whose PodSet differs."""
+    return workload(pod_set=dict(changed))
+
+
+def spec(**changed: object) -> dict[str, Any]:
+    """A Workload whose pod spec differs."""
+    return workload(pod_set={"template": template(**changed)})
+
+
+def container(**changed: object) -> dict[str, Any]:
+    """A Workload whose container differs."""
+    return spec(containers=[{"name": "main", "image": IMAGE, **changed}])
+
+
+def named(name: str) -> dict[str, Any]:
+    return workload(name)
+
+
+def metadata(**changed: object) -> dict[str, Any]:
+    """A Job whose metadata differ."""
+    manifest = job()
+    manifest["metadata"] |= changed
+    return manifest
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+AMOUNTS: list[object] = [2**63, -1, 0, 1.0, 1.5, "4", True, None, [], 100_001]
+CASES: dict[str, tuple[Body, int, str]] = {
+    # what cannot be read
+    "truncated JSON": ('{"apiVersion": "muster', 400, "malformed-json"),
+    "JSON nested 100,000 deep": (DEEP, 400, "too-deep"),
+    "JSON nested 100 deep": ("[" * 100 + "]" * 100, 400, "too-deep"),
+    "a key twice": ('{"kind": "Workload", "kind": "Job"}', 400, "duplicate-key"),
+    "a number of 5,000 digits": ('{"priority": ' + "9" * 5_000 + "}", 400, "number-out-of-range"),
+    "NaN": ('{"priority": NaN}', 400, "malformed-json"),
+    "1e999": ('{"priority": 1e999}', 400, "number-out-of-range"),
+    "no UTF-8": (b'{"kind": "\xff"}', 400, "malformed-json"),
+    "nothing": ("", 400, "malformed-json"),
+    # characters and names
+    "NUL in a string": ('{"kind": "a\\u0000b"}', 422, "invalid-character"),
+    "half a surrogate pair": ('{"kind": "\\ud800"}', 422, "invalid-character"),
+    "a Cyrillic look-alike": (named("ll\u0430ma"), 422, "invalid-name"),
+    "a zero-width space": (named("lla\u200bma"), 422, "invalid-name"),
+    "an emoji": (named("llama-🦙"), 422, "invalid-name"),
+    "capitals": (named("Llama"), 422, "invalid-name"),
+    "64 characters": (named("a" * 64), 422, "invalid-name"),
+    "dots": (named(".."), 422, "invalid-name"),
+    "an empty name": (named(""), 422, "invalid-name"),
+    "an empty segment of a path": (workload(queue="research//nlp"), 422, "invalid-name"),
+    "a path out of the tree": (workload(queue="research/../nlp"), 422, "invalid-name"),
+    "an escaped path": (workload(queue="research/%2e%2e"), 422, "invalid-name"),
+    "a reserved segment": (workload(queue="research/default"), 422, "reserved-name"),
+    # amounts
+    **{
+        f"replicas {value!r}": (pods(replicas=value), 422, "invalid-quantity")
+        for value in AMOUNTS
+    },
+    "replicas 1e3": (json.dumps(pods(replicas=17)).replace("17", "1e3"), 422, "invalid-quantity"),
+    "devices -1": (pods(devices=-1), 422, "invalid-quantity"),
+    "half a device": (container(resources={"limits": {"nvidia.com/gpu": "500m"}}), 422, "invalid-quantity"),
+    "cpu -1": (container(resources={"limits": {"cpu": "-1"}}), 422, "invalid-quantity"),
+    "priority 2^31": (workload(priority=2**31), 422, "invalid-quantity"),
+    "a priority and a class": (workload(priority=1, priorityClass="low"), 422, "invalid-value"),
+    # fields
+    "a field that nobody knows": (workload(frobnicate=1), 422, "unknown-field"),
+    "a state set by the user": ({**workload(), "state": "running"}, 422, "unknown-field"),
+    "a role set by the user": (workload(role="admin"), 422, "unknown-field"),
+    "no queue": ({**workload(), "spec": {"podSets": []}}, 422, "missing-field"),
+    "a queue that is not there": (workload(queue="research/music"), 422, "queue-unknown"),
+    "an inner queue": (workload(queue="research"), 422, "queue-not-leaf"),
+    "a pool that is not there": (workload(pool="other"), 422, "pool-unknown"),
+    "no template": (pods(template=None), 422, "missing-field"),
+    "no container": (spec(containers=[]), 422, "missing-field"),
+    "devices that the template contradicts": (pods(devices=4), 422, "invalid-value"),
+    "a flavor of another vendor": (pods(flavors=[{"name": "amd-mi300x-192gb"}]), 422, "invalid-value"),
+    "a reserved label": (
+        {**workload(), "metadata": {"name": "a", "labels": {"muster.dev/x": "1"}}}, 422, "reserved-metadata",
+    ),
+    # what nothing obeys yet
+    "minReplicas": (pods(minReplicas=2), 422, "not-yet"),
+    "slices": (pods(topology={"required": "rack", "slices": {"size": 2, "required": "host"}}), 422, "not-yet"),
+    "with": (pods(topology={"required": "rack", "with": "leader"}), 422, "not-yet"),
+    "speed": (pods(flavors=[{"name": "nvidia-h100-80gb", "speed": 500}]), 422, "not-yet"),
+    "requires": (workload(requires={"rdma": 8}), 422, "not-yet"),
+    "maxRuntime": (workload(maxRuntime="12h"), 422, "not-yet"),
+    "checkpoint": (workload(checkpoint={"mode": "handshake"}), 422, "not-yet"),
+    "onClusterLoss": (workload(onClusterLoss="replace"), 422, "not-yet"),
+    "disturb": (workload(disturb={"mostPerDay": 3}), 422, "not-yet"),
+    "clusters.max": (workload(clusters={"max": 2}), 422, "not-yet"),
+    "strategy": (workload(strategy="dynamic"), 422, "not-yet"),
+    # never
+    "more than the queue could ever use": (pods(replicas=1_000), 422, "never-satisfiable"),
+    # what goes round the planner
+    "nodeName": (spec(nodeName="gpu-1"), 422, "pod-policy"),
+    "schedulerName": (spec(schedulerName="mine"), 422, "pod-policy"),
+    "scheduling gates of one's own": (spec(schedulingGates=[{"name": "muster.dev/placement"}]), 422, "pod-policy"),
+    "a toleration of everything": (spec(tolerations=[{"operator": "Exists"}]), 422, "pod-policy"),
+    "a toleration of the control plane": (
+        spec(tolerations=[{"key": "node-role.kubernetes.io/control-plane"}]), 422, "pod-policy",
+    ),
+    "a host name selected": (spec(nodeSelector={"kubernetes.io/hostname": "gpu-1"}), 422, "pod-policy"),
+    "a PriorityClass": (spec(priorityClassName="system-node-critical"), 422, "pod-policy"),
+    "the host's network": (spec(hostNetwork=True), 422, "pod-policy"),
+    "the host's files": (spec(volumes=[{"name": "dev", "hostPath": {"path": "/dev"}}]), 422, "pod-policy"),
+    "a privileged container": (container(securityContext={"privileged": True}), 422, "pod-policy"),
+    "all devices by environment": (container(env=[{"name": "NVIDIA_VISIBLE_DEVICES"}]), 422, "pod-policy"),
+    "restartPolicy Always": (spec(restartPolicy="Always"), 422, "invalid-value"),
+    "a namespace of others": (metadata(namespace="kube-system"), 422, "pod-policy"),
+    **{
+        f"image {image[:12]!r}": (container(image=image), 422, "invalid-image")
+        for image in ("evil.example@", "a b", "x\r\ny", "", "a" * 2_048, "team/UPPER", "http://x/y")
+    },
+    # metadata that is not the user's
+    "our prefix in a template": (
+        workload(pod_set={"template": {"metadata": {"labels": {"muster.dev/workload": "x"}}, **template()}}),
+        422, "reserved-metadata",
+    ),
+    "finalizers in a template": (
+        workload(pod_set={"template": {"metadata": {"finalizers": ["x/y"]}, **template()}}), 422, "reserved-metadata",
+    ),
+    "ownerReferences": (metadata(ownerReferences=[]), 422, "reserved-metadata"),
+    "generateName": (metadata(generateName="x-"), 422, "reserved-metadata"),
+    "an annotation that is not published": (job(annotations={"muster.dev/state": "running"}), 422, "reserved-metadata"),
+    # kinds
+    **{
+        f"kind {kind}": ({**job(), "kind": kind}, 422, "kind-not-allowed")
+        for kind in ("ClusterRole", "CustomResourceDefinition", "PersistentVolume", "Node", "DaemonSet", "", None)
+    },
+    "a Job of another version": ({**job(), "apiVersion": "batch/v2"}, 422, "kind-not-allowed"),
+    "a Queue submitted": (
+        {"apiVersion": "muster.dev/v1", "kind": "Queue", "metadata": {"name": "x"}}, 422, "kind-not-allowed",
+    ),
+    "a list": ([], 422, "invalid-document"),  # type: ignore[dict-item]  # the point is that it is no object
+    # Jobs
+    "completions beside parallelism": (job(completions=8), 422, "invalid-value"),
+    "activeDeadlineSeconds 0": (job(activeDeadlineSeconds=0), 422, "invalid-quantity"),
+    "a podFailurePolicy": (job(podFailurePolicy={"rules": []}), 422, "not-yet"),
+}  # fmt: skip
+
+YAML_CASES: dict[str, tuple[str, int, str]] = {
+    "an alias bomb": ("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", 400, "aliases-forbidden"),
+    "a tag": ("kind: !!python/object:os.system x\n", 400, "tags-forbidden"),
+    "a local tag": ("kind: !thing x\n", 400, "tags-forbidden"),
+    "a key twice": ("kind: Workload\nkind: Job\n", 400, "duplicate-key"),
+    "no YAML": ("kind: [\n", 400, "malformed-yaml"),
+    "two documents": (yaml.safe_dump_all([workload("a"), workload("b")]), 400, "too-many-documents"),
+    "no document": ("---\n...\n", 400, "too-many-documents"),
+    "nested 100 deep": ("[" * 100 + "]" * 100, 400, "too-deep"),
+    "a word that YAML 1.1 takes for false": (
+        yaml.safe_dump(workload()).replace("strategy: pack", "").replace("name: llama", "name: no") + "\n# no",
+        201, "",
+    ),
+    "a time that YAML 1.1 takes for a number": ("apiVersion: 22:22\nkind: Workload\n", 422, "kind-not-allowed"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_mistake_is_told_by_status_and_type_and_place(plane: Api, case: str) -> None:
+    body, status, slug = CASES[case]
+    content = body if isinstance(body, (str, bytes)) else json.dumps(body)
+    answer = plane.client().post("/api/v1/workloads", content=content, headers=JSON)
+    _assert_problem(answer, status, slug)
+
+
+@pytest.mark.parametrize("case", YAML_CASES)
+def test_yaml_is_read_strictly(plane: Api, case: str) -> None:
+    text, status, slug = YAML_CASES[case]
+    answer = plane.client().post("/api/v1/workloads", content=text, headers=YAML)
+    if status == 201:
+        assert answer.status_code == 201, answer.text
+        assert plane.client().post(f"/api/v1/workloads/{answer.json()['id']}/cancel").status_code == 200
+    else:
+        _assert_problem(answer, status, slug)
+
+
+def test_a_problem_names_the_place_of_each_mistake(plane: Api) -> None:
+    wrong = workload(pod_set={"replicas": 0, "devices": "8"}, frobnicate=1)
+    problem = plane.client().post("/api/v1/workloads", json=wrong).json()
+    assert {each["pointer"]: each["slug"] for each in problem["errors"]} == {
+        "/spec/podSets/0/replicas": "invalid-quantity",
+        "/spec/podSets/0/devices": "invalid-quantity",
+        "/spec/frobnicate": "unknown-field",
+    }
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "slug"),
+    [
+        ({"Content-Type": "text/plain"}, 415, "unsupported-media-type"),
+        ({"Content-Type": "multipart/form-data; boundary=x"}, 415, "unsupported-media-type"),
+        ({"Content-Type": ""}, 415, "unsupported-media-type"),
+        ({**JSON, "Content-Encoding": "gzip"}, 415, "unsupported-media-type"),
+        ({**JSON, "Authorization": ""}, 401, "unauthenticated"),
+        ({**JSON, "Authorization": "Basic YTpi"}, 401, "unauthenticated"),
+        ({**JSON, "Authorization": "Bearer"}, 401, "unauthenticated"),
+        ({**JSON, "Authorization": "Bearer mst_" + "x" * 43}, 401, "invalid-token"),
+        ({**JSON, "Authorization": "Bearer eyJhbGciOiJub25lIn0.e30."}, 401, "invalid-token"),
+        ({**JSON, "Idempotency-Key": ""}, 400, "invalid-idempotency-key"),
+        ({**JSON, "Idempotency-Key": "k" * 1_024}, 400, "invalid-idempotency-key"),
+        ({**JSON, "Idempotency-Key": "a b"}, 400, "invalid-idempotency-key"),
+    ],
+)
+def test_headers_are_checked(plane: Api, headers: dict[str, str], status: int, slug: str) -> None:
+    answer = plane.client().post("/api/v1/workloads", content=json.dumps(workload()), headers=headers)
+    _assert_problem(answer, status, slug)
+    assert ("WWW-Authenticate" in answer.headers) == (status == 401)
+
+
+@pytest.mark.parametrize(
+    ("query", "slug"),
+    [
+        ("limit=1&limit=9", "duplicate-parameter"),
+        ("limit=0", "invalid-parameter"),
+        ("limit=501", "invalid-parameter"),
+        ("limit=x", "invalid-parameter"),
+        ("offset=10", "invalid-parameter"),
+        ("cursor=%00", "invalid-cursor"),
+        ("state=flying", "invalid-filter"),
+        ("label=x", "invalid-filter"),
+        ("queue=" + "a" * 700, "invalid-parameter"),
+    ],
+)
+def test_parameters_are_checked(plane: Api, query: str, slug: str) -> None:
+    _assert_problem(plane.client().get(f"/api/v1/workloads?{query}"), 400, slug)
+
+
+def test_a_large_body_is_refused_before_it_is_read(plane: Api) -> None:
+    address = urlsplit(plane.url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=10)
+    connection.putrequest("POST", "/api/v1/workloads")
+    connection.putheader("Content-Length", str(1 << 30))
+    connection.putheader("Content-Type", "application/json")
+    connection.endheaders()  # and nothing of the body is sent
+    answer = connection.getresponse()
+    assert answer.status == 413
+    assert json.loads(answer.read())["type"] == "/problems/body-too-large"
+    connection.close()
+
+
+def test_a_large_body_in_chunks_is_refused_at_the_limit(plane: Api) -> None:
+    address = urlsplit(plane.url)
+    head = (
+        "POST /api/v1/workloads HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"Authorization: Bearer {plane.admin_token}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    piece = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+    sent = 0
+    with socket.create_connection((address.hostname or "", address.port or 0), timeout=10) as link:
+        link.sendall(head.encode())
+        try:
+            while sent < 64 * BODY_MAX:
+                link.sendall(piece)
+                sent += 0x10000
+        except OSError:  # it hung up on us, as it should
+            pass
+        answer = link.recv(4_096)
+    assert sent < 16 * BODY_MAX, "it read on and on"
+    assert b" 413 " in answer.split(b"\r\n", 1)[0]
+    assert b"body-too-large" in answer
+
+
+def test_a_path_and_a_method_that_are_not_there_are_problems_too(plane: Api) -> None:
+    client = plane.client()
+    _assert_problem(client.get("/api/v1/nothing"), 404, "not-found")
+    _assert_problem(client.get("/api/v1/workloads/no-such"), 404, "not-found")
+    _assert_problem(client.get("/api/v1/workloads/00000000-0000-4000-8000-000000000000"), 404, "not-found")
+    refused = client.put("/api/v1/workloads", json={})
+    _assert_problem(refused, 405, "method-not-allowed")
+    assert refused.headers["Allow"]
+
+
+def test_a_request_id_comes_back(plane: Api) -> None:
+    client = plane.client()
+    assert client.get("/api/v1/queues", headers={"X-Request-Id": "mine-1"}).headers["X-Request-Id"] == "mine-1"
+    problem = client.get("/api/v1/nothing", headers={"X-Request-Id": "bad id!"})
+    assert problem.headers["X-Request-Id"] == problem.json()["requestId"]
+    assert len(problem.json()["requestId"]) == 32
+
+
+def test_nothing_of_all_this_was_written(plane: Api) -> None:
+    items = plane.client().get("/api/v1/workloads").json()["items"]
+    assert [item["name"] for item in items if item["state"] != "cancelled"] == []
+
+
+def _assert_problem(answer: httpx.Response, status: int, slug: str) -> None:
+    problem = answer.json()
+    assert (answer.status_code, problem["type"]) == (status, f"/problems/{slug}"), answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert problem["status"] == status
+    assert problem["requestId"]
+    assert "Traceback" not in answer.text
