@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controlplane.core.ids import FlavorName
 from controlplane.core.index import NO_FLAVOR, FleetIndex, PodSize, SizeClass, Take
 from tests.builders.core import A100, H100, AWorld
 from tests.laws.worlds import LAW, fleets
@@ -53,7 +54,7 @@ def recounted(index: FleetIndex) -> None:
 @LAW
 @given(fleets(), steps)
 def test_counters_equal_a_recount_and_rollback_restores(
-    world: AWorld, todo: list[tuple[str, int, str, int, int]]
+    world: AWorld, todo: list[tuple[str, int, FlavorName, int, int]]
 ) -> None:
     snapshot = world.build()
     index = FleetIndex(snapshot.clusters, snapshot.nodes)
@@ -61,7 +62,7 @@ def test_counters_equal_a_recount_and_rollback_restores(
     for what, number, flavor, amount, cpu in todo:
         node = number % len(index.tree.nodes)
         if what == "take":
-            index.take([Take(node, flavor, amount, cpu), Take((node + 1) % len(index.tree.nodes), flavor, 1)])  # type: ignore[arg-type]  # a name
+            index.take([Take(node, flavor, amount, cpu), Take((node + 1) % len(index.tree.nodes), flavor, 1)])
         elif what == "close":
             index.close(node)
         elif what == "mark":
