@@ -4,20 +4,24 @@ Each name must stand in a Markdown file (a README beside the code, usually) and 
 product itself, so that a new row is asked about from the day it is written.
 """
 
+import ast
 import importlib
 import pkgutil
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 
+from fastapi import APIRouter
 from pydantic import AliasChoices
 from pydantic_settings import BaseSettings
 
-from tests.architecture.sources import ROOT, python_files, source_files, text_of
+from tests.architecture.sources import ROOT, python_files, source_files, text_of, tree_of
 
 HERE = ROOT / "tests" / "architecture"
+METHODS = frozenset({"get", "post", "put", "patch", "delete"})
 PARAMETER = re.compile(r"\\\{[^}]*\\\}")
 
 
@@ -152,9 +156,24 @@ def _routes() -> Iterator[str]:
     if package is None:
         return
     for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        for value in vars(importlib.import_module(found.name)).values():
-            if type(value).__name__ == "APIRouter":
-                yield from (route.path for route in value.routes)
+        module = importlib.import_module(found.name)
+        routers = [value for value in vars(module).values() if isinstance(value, APIRouter)]
+        yield from (str(getattr(route, "path", "")) for router in routers for route in router.routes)
+        if not routers:
+            yield from _routes_in_source(Path(str(module.__file__)))
+
+
+def _routes_in_source(path: Path) -> Iterator[str]:
+    """Of a router that a function makes, which cannot be asked without what the function is given."""
+    calls = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
+    (prefix,) = (_text(keyword.value) for call in calls for keyword in call.keywords if keyword.arg == "prefix")
+    for call in calls:
+        if isinstance(call.func, ast.Attribute) and call.func.attr in METHODS and _text(call.args[0]).startswith("/"):
+            yield prefix + _text(call.args[0])
+
+
+def _text(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _periodic_jobs() -> Iterator[str]:
