@@ -106,7 +106,7 @@ class Inventory:
         return InventoryDelta(
             revision=self._revision,
             whole=self._wants_whole,
-            levels=[*(level for level, _ in self.levels), HOST],
+            levels=[*self._levels_in_use(), HOST],
             nodes=[self._kept[uid].report for uid in chosen],
             uids=[] if is_complete or not self._wants_whole else sorted(self._kept),
             removed=removed,
@@ -127,6 +127,11 @@ class Inventory:
 
     def digest(self) -> str:
         return inventory_digest((uid, kept.digest) for uid, kept in self._kept.items())
+
+    def _levels_in_use(self) -> list[str]:
+        """A level that no node bears would put each node into a domain of its own."""
+        borne = {level for kept in self._kept.values() for level in kept.report.domains}
+        return [level for level, _ in self.levels if level in borne]
 
     def _make(self, node: NodeFacts, pods: Sequence[PodFacts], made_from: tuple[object, ...]) -> _Kept:
         report = node_report(node, pods, self.levels)

@@ -28,6 +28,7 @@ TICK_SECONDS = 1.0  # budgets and refusals mature without any event
 GATHER_SECONDS = 0.01  # events of one cause come together
 INVENTORY_SECONDS = 0.5  # least pause between two readings of all nodes
 BACKOFF_SECONDS = 1.0
+ACCEPTANCE_SECONDS = 1.0
 WHOLE_AFTER_EXCHANGES = 2
 FAILURES_TO_RECONNECT = 3
 UNKNOWN_LEVEL = ""
@@ -132,7 +133,9 @@ class Agent:
                 await self._enroller.refused(error)
                 if error.slug == NOT_ACCEPTED:  # a person will say yes; they should not wait for our back-off
                     self._failures = 0
-                await self._pause(error.retry_seconds, "plane refused", str(error))
+                    await self._pause(error.retry_seconds or ACCEPTANCE_SECONDS, "waiting to be accepted", str(error))
+                else:
+                    await self._pause(error.retry_seconds, "plane refused", str(error))
             except ForgedDirectives as error:
                 await self._pause(0.0, "directives refused", str(error))
 
