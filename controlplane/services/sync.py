@@ -103,7 +103,7 @@ def hello(tools: SyncTools, key: KeyFact, request: HelloRequest) -> HelloReply:
 
 
 def poll_seconds(cluster: ClusterFact, longest: int) -> int:
-    """How long a poll of this Cluster may wait: an agent with nothing to say must still be heard before it is suspect."""
+    """How long a poll of this Cluster may wait: an agent with nothing to say is heard before it counts as suspect."""
     return max(1, min(longest, fleet.seconds_of(cluster, "suspectSeconds", fleet.SUSPECT_SECONDS) // 2))
 
 

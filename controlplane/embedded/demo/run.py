@@ -239,7 +239,8 @@ def _told(summary: Summary, cast: Cast, *, keep: bool) -> str:
     lines = [
         "",
         f"  gangs submitted     {summary.gangs_submitted}",
-        f"  gangs placed        {summary.gangs_placed} in {summary.attempts} attempts; {summary.gangs_succeeded} succeeded",
+        f"  gangs placed        {summary.gangs_placed} in {summary.attempts} attempts",
+        f"  gangs succeeded     {summary.gangs_succeeded}",
         f"  taken back          {summary.reclaimed} borrowers left whole for the owner of the quota",
         f"  put back            {summary.requeued_after_failures} gangs after failures of machines, whole",
         f"  wait to running     p50 {summary.wait_p50_ms / 1000:.1f} s, p99 {summary.wait_p99_ms / 1000:.1f} s",

@@ -58,7 +58,7 @@ class Gang:
 
 def gangs(seed: int, seconds: float, per_second: float) -> Iterator[Gang]:
     """Gangs in order of time, Poisson in time, for so many seconds."""
-    chance = Random(seed)  # noqa: S311 - a stream that can be told again, not a secret
+    chance = Random(seed)
     sizes, durations = _sizes(), _durations()
     shapes = [(pods, devices) for pods, devices, _ in sizes]
     jobs = [count for *_, count in sizes]
