@@ -11,7 +11,7 @@ from datetime import timedelta
 import structlog
 
 from controlplane.bootstrap import Container
-from controlplane.services import accounting, attempts, fleet, scheduling
+from controlplane.services import accounting, attempts, fleet, scheduling, sync
 
 log = structlog.get_logger(__name__)
 BATCH = 500  # rows that one run takes at most; the rest waits for the next run
@@ -58,10 +58,7 @@ def _poke_pools(container: Container) -> int:
 
 def _number_directives(container: Container) -> int:
     with container.uow_factory() as uow:
-        clusters = uow.agents.unnumbered(BATCH)
-        for cluster in uow.agents.number_directives(clusters):
-            uow.notify_cluster(cluster)
-        return len(clusters)
+        return sync.number_left_over(uow, BATCH)
 
 
 def _sync_accounts(container: Container) -> int:

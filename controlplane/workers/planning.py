@@ -1,7 +1,7 @@
 """The planner's half of a planner process: who owns which Pool, and when to plan it.
 
-One thread plans (so that the warm world needs no lock), one renews leases, and Celery's own thread only sets a
-flag. A planner that owns a Pool subscribes to the Pool's queue; a standby does not, so that no poke is lost on it.
+One thread plans (so that the warm world needs no lock), one renews leases, one asks for queues, since a broker that
+is away makes whoever asks it wait; Celery's own thread only sets a flag. A planner that owns a Pool subscribes to the Pool's queue; a standby does not, so that no poke is lost on it.
 """
 
 import threading
@@ -21,8 +21,8 @@ CYCLES_IN_A_ROW_MAX = 50  # then other Pools get their turn
 class Subscribe(Protocol):
     """Listens to a Pool's queue, or stops listening."""
 
-    def __call__(self, pool: PoolId, *, on: bool) -> None:
-        """Take up (`on`) or leave the Pool's queue; must not raise."""
+    def __call__(self, pool: PoolId, *, on: bool) -> bool:
+        """Take up (`on`) or leave the Pool's queue; False if it could not be done now. Must not raise."""
         ...
 
 
@@ -36,11 +36,13 @@ class PlannerLoop:
         self._subscribe = subscribe
         self._planners: dict[PoolId, Planner] = {}
         self._held: set[PoolId] = set()
+        self._heard: set[PoolId] = set()  # whose queues this process reads
         self._woken = threading.Event()
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._plan_for_ever, name="planner", daemon=True),
             threading.Thread(target=self._renew_for_ever, name="planner-lease", daemon=True),
+            threading.Thread(target=self._subscribe_for_ever, name="planner-queues", daemon=True),
         ]
 
     def start(self) -> None:
@@ -52,16 +54,11 @@ class PlannerLoop:
         """Look for work now; called by the poke's task."""
         self._woken.set()
 
-    def subscribe_held(self) -> None:
-        """Listen (again) to the queues of all Pools held: the broker connection is new."""
-        for pool in list(self._held):
-            self._subscribe(pool, on=True)
-
     def stop(self) -> None:
         """End, and let the next planner take over at once."""
         self._stop.set()
         self._woken.set()
-        for thread in self._threads:
+        for thread in self._threads[:2]:
             thread.join(timeout=self._container.settings.planner_lease_seconds)
         for planner in self._planners.values():
             planner.let_go()
@@ -86,6 +83,14 @@ class PlannerLoop:
             if step is not Step.AGAIN or self._stop.is_set():
                 return
 
+    def _subscribe_for_ever(self) -> None:
+        while not self._stop.wait(RENEW_SECONDS):
+            for pool in self._held ^ self._heard:
+                on = pool in self._held
+                if self._subscribe(pool, on=on):
+                    (self._heard.add if on else self._heard.discard)(pool)
+                    self._woken.set()  # what was sent before anybody listened
+
     def _renew_for_ever(self) -> None:
         while True:
             try:
@@ -107,5 +112,4 @@ class PlannerLoop:
             if held != (pool in self._held):
                 (self._held.add if held else self._held.discard)(pool)
                 log.info("planner lease", pool=pool, held=held)
-                self._subscribe(pool, on=held)
                 self._woken.set()

@@ -10,11 +10,10 @@ import os
 import signal
 import socket
 import sys
-import threading
 import uuid
 
 import structlog
-from celery import Celery, beat, signals
+from celery import Celery, beat
 
 from controlplane import telemetry
 from controlplane.bootstrap import Container, build_container
@@ -30,6 +29,7 @@ from controlplane.workers.tasks import bind_periodic, bind_planning
 log = structlog.get_logger(__name__)
 ROLES = ("worker", "planner", "beat")
 PERIODIC_QUEUE = "periodic"
+CONTROL_SECONDS = 2.0
 
 
 def process_name(role: str) -> str:
@@ -64,19 +64,16 @@ def run_planner(container: Container) -> None:
     app = make_app(container.settings.redis_url.get_secret_value(), worker_queue=f"idle.{name}")
     destination = [f"{name}@muster"]
 
-    def subscribe(pool: PoolId, *, on: bool) -> None:
-        # Without a broker the sweep serves; a later change of lease subscribes again.
+    def subscribe(pool: PoolId, *, on: bool) -> bool:
+        # Without a broker the sweep serves, and it is asked again later.
         with contextlib.suppress(Exception):
             change = app.control.add_consumer if on else app.control.cancel_consumer
-            change(plan_queue(pool), destination=destination)
+            return bool(change(plan_queue(pool), destination=destination, reply=True, timeout=CONTROL_SECONDS))
+        return False
 
     loop = PlannerLoop(container, name, subscribe)
     bind_planning(app, loop.wake)
     sweeper = Sweeper(container, name, "planner")
-
-    @signals.worker_ready.connect(weak=False)
-    def resubscribe(**_: object) -> None:
-        threading.Thread(target=loop.subscribe_held, daemon=True).start()
 
     loop.start()
     sweeper.start()
