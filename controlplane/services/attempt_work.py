@@ -35,7 +35,8 @@ from controlplane.core.reasons import Reason, ReasonCode, reason
 from controlplane.core.verdict import DeviceTrouble, EndVerdict, Fault, NodeTrouble, PodEnd, judge
 
 START, TOMBSTONE = "start", "tombstone"
-CHECK_SECONDS = 60  # a live Attempt is looked at this often even if nobody reports anything
+CHECK_SECONDS = 60  # an Attempt on its way is looked at this often even if nobody reports anything
+RUNNING_CHECK_SECONDS = 900  # time alone brings nothing to one that runs
 _DOUBLINGS_MAX = 5
 _STARTED = frozenset({PodState.RUNNING, PodState.SUCCEEDED})
 _BROKEN = frozenset({PodState.FAILED, PodState.GONE, PodState.LOST})
@@ -171,7 +172,8 @@ def _start(work: Work) -> None:
 
 
 def _run(work: Work) -> None:
-    _step(work, AttemptEvent.ALL_RUNNING, replace(work.fact, running_at=work.now))
+    check = work.now + timedelta(seconds=RUNNING_CHECK_SECONDS)
+    _step(work, AttemptEvent.ALL_RUNNING, replace(work.fact, running_at=work.now, next_check_at=check))
     work.is_posted = True
     _move(work, WorkloadEvent.STARTED)
 

@@ -20,7 +20,7 @@ from controlplane.core.policy import Policy
 from controlplane.core.reasons import Reason, ReasonCode, reason
 from controlplane.services import attempt_batch
 from controlplane.services.attempt_told import INVALID, UNKNOWN, lose_pods, tell_attempt, tell_missing, tell_pod
-from controlplane.services.attempt_work import CHECK_SECONDS, Work, follow, order_stop, reject
+from controlplane.services.attempt_work import CHECK_SECONDS, RUNNING_CHECK_SECONDS, Work, follow, order_stop, reject
 from controlplane.services.ports.unit_of_work import UnitOfWork
 
 PLANE = "plane"
@@ -143,7 +143,7 @@ def _check(work: Work) -> None:
         if since is not None and work.now - since >= timedelta(seconds=limit):
             reject(work, reason(ReasonCode.BUDGET_PASSED, goal=goal, limit=limit), Outcome.VOIDED)
             return
-    work.look_again(CHECK_SECONDS)
+    work.look_again(RUNNING_CHECK_SECONDS if fact.state is AttemptState.RUNNING else CHECK_SECONDS)
 
 
 def _key(told: AttemptObservation | PodObservation, refused: dict[str, str]) -> AttemptKey | None:

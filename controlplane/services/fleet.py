@@ -4,6 +4,7 @@ Silence changes a Cluster's state and nothing else: under `hold` its pods run on
 while agents could reach us, so an outage of the plane starts every clock again.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -61,14 +62,14 @@ def apply_inventory(uow: UnitOfWork, cluster: ClusterFact, delta: InventoryDelta
     """
     reports = list({report.uid: report for report in delta.nodes}.values())
     writes = _unique_devices([wire.node_write(report, flavors_of(report), uow.now) for report in reports])
-    owned = uow.fleet.owned(cluster.id)
-    if delta.whole or writes or delta.removed:
-        uow.ledger.lock_all_accounts()  # before the nodes' counters, in case that what is owned changes
+    changes_owned = delta.whole or bool(delta.removed) or _owns_otherwise(uow, cluster.id, writes)
+    if changes_owned:
+        uow.ledger.lock_all_accounts()  # before the nodes' counters, as everywhere
     signals = uow.fleet.write_nodes(cluster.id, writes)
     there = set(delta.uids) | {report.uid for report in reports}
     gone = uow.fleet.remove_nodes(cluster.id, there if delta.whole else delta.removed, keep=delta.whole)
     uow.fleet.set_inventory(cluster.id, delta.revision, delta.digest, delta.levels)
-    if uow.fleet.owned(cluster.id) != owned:
+    if changes_owned:
         accounting.sync_accounts(uow)
     if signals.capacity_changed or signals.rose or gone.removed:
         uow.wake_pool(cluster.pool)
@@ -197,6 +198,16 @@ def seconds_of(cluster: ClusterFact, name: str, default: int) -> int:
     """A time-out of the Cluster's own document, at least 1 s."""
     value = cluster.spec.get(name)
     return max(1, value) if isinstance(value, int) else default
+
+
+def _owns_otherwise(uow: UnitOfWork, cluster: ClusterId, writes: Sequence[NodeWrite]) -> bool:
+    """Whether these nodes own other units than is stored of them."""
+    told: Counter[FlavorName] = Counter()
+    for write in writes:
+        for count in write.flavors:
+            told[count.flavor] += count.owned
+    stored = uow.fleet.owned_by(cluster, [write.uid for write in writes])
+    return {flavor: units for flavor, units in told.items() if units} != stored
 
 
 def _judge_silence(uow: UnitOfWork, cluster: ClusterFact, listening_since: datetime) -> None:

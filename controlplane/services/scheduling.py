@@ -163,7 +163,8 @@ class Planner:
         """Give the new directives their numbers, in a transaction of its own that is over at once."""
         if plan.decisions:
             with self._tools.uow_factory() as uow:
-                uow.agents.number_directives(sorted(snapshot.clusters))
+                for cluster in uow.agents.number_directives(sorted(snapshot.clusters)):
+                    uow.notify_cluster(cluster)  # only a directive with a number is told
 
     def _new_reasons(self, plan: Plan) -> dict[WorkloadId, tuple[Reason, ...]]:
         """Reasons of another kind than last time. Numbers alone move too often; `explain` works them out anew."""

@@ -90,8 +90,8 @@ class FleetStore:
         rows = self._session.execute(sql.CLUSTERS_DUE, {"now": self._now, "limit": limit})
         return [_cluster(row) for row in rows]
 
-    def owned(self, cluster: ClusterId) -> Mapping[FlavorName, int]:
-        rows = self._session.execute(sql.OWNED, {"cluster": cluster})
+    def owned_by(self, cluster: ClusterId, uids: Collection[str]) -> Mapping[FlavorName, int]:
+        rows = self._session.execute(sql.OWNED_BY, {"cluster": cluster, "uids": sorted(uids)})
         return {FlavorName(row.flavor): int(row.owned) for row in rows}
 
     def resources(self, nodes: Collection[NodeId]) -> Mapping[tuple[NodeId, FlavorName], str]:

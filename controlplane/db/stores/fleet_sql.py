@@ -58,8 +58,10 @@ WRITE_CLUSTERS = _text(f"""
 MARK_ACCEPTED = _text("UPDATE cluster SET accepted_at = :now WHERE id = :cluster AND accepted_at IS NULL")
 HEARD = _text("UPDATE cluster SET last_heard_at = :now, next_check_at = :next_check_at WHERE id = :cluster")
 
-OWNED = _text("""
-    SELECT flavor, sum(owned) AS owned FROM node_flavor WHERE cluster_id = :cluster GROUP BY flavor ORDER BY flavor""")
+OWNED_BY = _text("""
+    SELECT f.flavor, sum(f.owned) AS owned FROM node n JOIN node_flavor f ON f.node_id = n.id
+    WHERE n.cluster_id = :cluster AND n.uid = ANY(CAST(:uids AS text[])) AND f.owned > 0
+    GROUP BY f.flavor ORDER BY f.flavor""")
 
 DIGESTS = _text("SELECT uid, digest FROM node WHERE cluster_id = :cluster AND removed_at IS NULL ORDER BY uid")
 

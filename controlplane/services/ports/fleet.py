@@ -60,8 +60,8 @@ class FleetStore(Protocol):
     def due_clusters(self, limit: int) -> list[ClusterFact]:
         """Those whose check is due, locked, others' locks skipped."""
 
-    def owned(self, cluster: ClusterId) -> Mapping[FlavorName, int]:
-        """Units that the cluster owns, by Flavor."""
+    def owned_by(self, cluster: ClusterId, uids: Collection[str]) -> Mapping[FlavorName, int]:
+        """Units that these nodes own, by Flavor, as stored."""
 
     def resources(self, nodes: Collection[NodeId]) -> Mapping[tuple[NodeId, FlavorName], str]:
         """The Kubernetes resource by which a pod asks for a Flavor on a node."""
