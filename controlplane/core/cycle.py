@@ -100,7 +100,7 @@ class _Cycle:
     def _write_admit(self, workload: Workload, placed: Placed) -> None:
         charges = placed.charges()
         self.scenario.charge(workload.queue, charges)
-        placement = placed.placement(self.scenario.index)
+        placement = placed.placement(self.scenario.index, workload.pod_sets)
         self.decisions.append(Admit(workload.id, workload.next_attempt, workload.queue, (placement,), charges))
         self.admitted += 1
 

@@ -147,7 +147,7 @@ class FleetIndex:
 
     def refreshed(self, clusters: Mapping[ClusterId, Cluster], nodes: Mapping[NodeId, Node]) -> "FleetIndex":
         """This index brought up to date, or a new one if Nodes came, went or moved."""
-        assert not self._log, "an index is refreshed between plans only"
+        self.rollback(0)  # a cycle that crashed may have left something
         if not self.tree.same_shape(clusters, nodes):
             return FleetIndex(clusters, nodes)
         changed = [index for index, seen in enumerate(self._seen) if nodes[seen.id] is not seen]

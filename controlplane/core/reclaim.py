@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from controlplane.core.demand import Earmark, NodeShare, RunningAttempt, Workload
 from controlplane.core.entitlement import exceeds_quota, first_choice, room_for
 from controlplane.core.ids import ClusterId, FlavorName, QueueId, WorkloadId
-from controlplane.core.lifecycle import AttemptState
+from controlplane.core.lifecycle import AttemptState, ClusterState
 from controlplane.core.placement.workload import Placed, place_in_cluster
 from controlplane.core.plan import Reclaim, SetEarmark
 from controlplane.core.policy import Policy
@@ -44,12 +44,15 @@ class Reclaimer:
         self._until = now + timedelta(seconds=policy.earmark_seconds)
         running = sorted(scenario.snapshot.running.values(), key=lambda at: (at.placed_at, at.workload), reverse=True)
         self._leaving = [at for at in running if at.state is AttemptState.STOPPING]
-        self._candidates = [at for at in running if at.state in _MAY_GO and at.queue in scenario.tree]
+        self._candidates = [at for at in running if _may_go(scenario, at)]
 
     def reclaim(
         self, asker: Workload, clusters: Sequence[ClusterId], excluded: Sequence[int] = ()
     ) -> tuple[Reclaim | SetEarmark, ...]:
-        """Decisions that make room for `asker` in one of `clusters`; the Scenario then keeps that room for it."""
+        """Decisions that make room for `asker` in one of `clusters`; the Scenario then keeps that room for it.
+
+        None if it could not be made, nor if it will be there anyway when what is stopping has stopped.
+        """
         contested = frozenset(flavor for flavor, _ in first_choice(asker))
         if not contested or not self._candidates or not self._may_ask(asker):
             return ()
@@ -57,7 +60,9 @@ class Reclaimer:
         self._scenario.close_nodes(excluded)
         for attempt in self._leaving:
             self._scenario.evict(attempt)
-        ways = [way for cluster in clusters if (way := self._way(asker, contested, cluster)) is not None]
+        is_coming = any(self._fits(asker, cluster) is not None for cluster in clusters)
+        found = [] if is_coming else [self._way(asker, contested, cluster) for cluster in clusters]
+        ways = [way for way in found if way is not None]
         self._scenario.rollback(mark)
         if not ways:
             return ()
@@ -74,8 +79,6 @@ class Reclaimer:
     def _way(self, asker: Workload, contested: frozenset[FlavorName], cluster: ClusterId) -> _Way | None:
         """Evict in this cluster until the asker fits, then elsewhere while only quota is missing; undo it all."""
         mark, victims = self._scenario.checkpoint(), list[RunningAttempt]()
-        if self._fits(asker, cluster) is not None:
-            return None  # it has only to wait for what is stopping already
         here = [at for at in self._candidates if cluster in at.clusters and _holds(at, contested)]
         elsewhere = [at for at in self._candidates if cluster not in at.clusters and _holds(at, contested)]
         placed = self._evict_until_fits(asker, contested, cluster, here, victims)
@@ -152,6 +155,13 @@ class Reclaimer:
         stops = [_stop(victim, asker, queue, contested) for victim in way.victims]
         names = tuple(victim.workload for victim in way.victims)
         return (*stops, SetEarmark(asker.id, earmark.cluster, earmark.shares, earmark.until, names))
+
+
+def _may_go(scenario: Scenario, attempt: RunningAttempt) -> bool:
+    """Whether it can be told to stop: it is not stopping yet, and its clusters listen."""
+    clusters = [scenario.snapshot.clusters.get(cluster) for cluster in attempt.clusters]
+    is_heard = all(cluster is not None and cluster.state is ClusterState.READY for cluster in clusters)
+    return is_heard and attempt.state in _MAY_GO and attempt.queue in scenario.tree
 
 
 def _within_share(tree: QuotaTree, leaf: QueueId, upto: QueueId, flavor: FlavorName, amount: int) -> bool:

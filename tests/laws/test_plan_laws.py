@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from controlplane.core.cycle import explain, plan_cycle
 from controlplane.core.demand import StrategyName, TopologyMode, Workload
-from controlplane.core.ids import FlavorName, NodeId
+from controlplane.core.ids import FlavorName, NodeId, QueueId
 from controlplane.core.index import FleetIndex
 from controlplane.core.lifecycle import ClusterState
 from controlplane.core.placement.registry import STRATEGIES
@@ -19,7 +19,7 @@ from controlplane.core.recheck import FreshWorld, recheck
 from controlplane.core.records import plan_hash
 from controlplane.core.scenario import tree_of
 from controlplane.core.snapshot import Snapshot
-from tests.builders.core import NOW, AWorld
+from tests.builders.core import NOW, AWorld, a_workload
 from tests.laws.worlds import LAW, crowded, worlds
 
 each_strategy = pytest.mark.parametrize("strategy", STRATEGIES)
@@ -200,21 +200,34 @@ def test_a_world_that_is_carried_out_comes_to_rest(world: AWorld) -> None:
 
 
 def _carry_out(world: AWorld, plan: Plan) -> None:
+    """What stops waits again, and wants its place back."""
     for decision in plan.decisions:
         if isinstance(decision, Admit):
             workload = world.waiting.pop(decision.workload)
             world.earmarks.pop(decision.workload, None)
             _hold(world, decision, workload)
         elif isinstance(decision, Reclaim):
+            victim = world.running[decision.workload]
             world.ends(decision.workload)
+            ((flavor, units),) = victim.charges
+            again = a_workload(f"{victim.workload}-again").in_queue(_path(world, victim.queue)).asking(1, units, flavor)
+            world.waits(again.at(-60))
+        else:
+            flavor = decision.shares[0].flavor
+            units_by_node = {world.nodes[share.node].name: share.amount for share in decision.shares}
+            world.keeps(decision.workload, units_by_node, flavor=flavor)
+
+
+def _path(world: AWorld, queue: QueueId) -> str:
+    return next(each.path for each in world.queues.values() if each.id == queue)
 
 
 def _hold(world: AWorld, decision: Admit, workload: Workload) -> None:
-    path = next(queue.path for queue in world.queues.values() if queue.id == workload.queue)
     units: dict[FlavorName, dict[str, int]] = {}
     for pod in decision.placements[0].pods:
         if pod.amount:
             nodes = units.setdefault(pod.flavor, {})
             nodes[world.nodes[pod.node].name] = nodes.get(world.nodes[pod.node].name, 0) + pod.amount
     for flavor, nodes in units.items():
-        world.runs(f"{decision.workload}-{flavor}", path, nodes, minutes=60, flavor=flavor)
+        name = f"{decision.workload}-{flavor}"
+        world.runs(name, _path(world, workload.queue), nodes, minutes=60, flavor=flavor)

@@ -1,5 +1,6 @@
 """Generated worlds for the laws: small enough to fail readably, mixed enough to fail."""
 
+import os
 from dataclasses import replace
 
 from hypothesis import settings
@@ -11,7 +12,8 @@ from controlplane.core.tenancy import Quota
 from tests.builders.core import A100, H100, AWorld, a_workload, a_world
 
 FLAVORS = (H100, A100)
-LAW = settings(max_examples=50, deadline=None)  # no deadline: a busy machine breaks no law
+# No deadline: a busy machine breaks no law. LAW_EXAMPLES=2000 looks deeper.
+LAW = settings(max_examples=int(os.environ.get("LAW_EXAMPLES", "50")), deadline=None)
 PATHS = ("org", "org/x", "org/x/1", "org/x/2", "org/y", "org/y/1", "lab", "lab/1")
 LEAVES = ("org/x/1", "org/x/2", "org/y/1", "lab/1")
 

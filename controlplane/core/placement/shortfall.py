@@ -11,7 +11,7 @@ from controlplane.core.entitlement import quota_reason
 from controlplane.core.ids import ClusterId, QueueId
 from controlplane.core.index import SizeClass
 from controlplane.core.placement.clusters import Ranked
-from controlplane.core.placement.workload import Room, asked_level, place_in_cluster, sizes
+from controlplane.core.placement.workload import Room, asked_level, hardest_first, place_in_cluster, sizes
 from controlplane.core.policy import Policy
 from controlplane.core.reasons import Fact, Reason, ReasonCode, reason
 from controlplane.core.scenario import Scenario
@@ -52,7 +52,7 @@ def why_nowhere(
 
 def _nearness(scenario: Scenario, workload: Workload, cluster: ClusterId, room: Room) -> int:
     root = scenario.index.tree.root[cluster]
-    tried = sizes(workload.pod_sets[0], room) if workload.pod_sets else []
+    tried = sizes(hardest_first(workload.pod_sets)[0], room) if workload.pod_sets else []
     return max((scenario.index.size_class(size).count[root] for _, size in tried), default=0)
 
 
@@ -140,12 +140,12 @@ def _first_that_does_not_fit(scenario: Scenario, workload: Workload, cluster: Cl
         left = dict(room)
         for flavor, amount in before.charges() if before is not None else ():
             left[flavor] -= amount
-        return _lacks(scenario, workload.queue, workload.pod_sets[upto - 1], cluster, left)
+        return _lacks(scenario, workload.queue, hardest_first(workload.pod_sets)[upto - 1], cluster, left)
     raise AssertionError("a Workload that fits has no shortfall")
 
 
 def _first_sets(workload: Workload, count: int) -> Workload:
-    return replace(workload, pod_sets=workload.pod_sets[:count])
+    return replace(workload, pod_sets=tuple(hardest_first(workload.pod_sets)[:count]))
 
 
 def _lacks(scenario: Scenario, queue: QueueId, pod_set: PodSet, cluster: ClusterId, room: Room) -> Shortfall:

@@ -51,7 +51,7 @@ class PlacedSet:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where a whole Workload goes, in one cluster."""
+    """Where a whole Workload goes, in one cluster; `sets` in the order in which they were placed."""
 
     cluster: ClusterId
     sets: tuple[PlacedSet, ...]
@@ -69,11 +69,11 @@ class Placed:
         """What it takes from the index."""
         return [take for placed in self.sets for take in placed.takes()]
 
-    def placement(self, index: FleetIndex) -> Placement:
-        """As a Plan says it: ranks in domain order, so that neighbours in the ring are neighbours in the fabric."""
+    def placement(self, index: FleetIndex, pod_sets: Sequence[PodSet]) -> Placement:
+        """As a Plan says it: PodSets as declared, ranks in domain order, so that the ring follows the fabric."""
         pods: list[PodPlacement] = []
         nodes = index.tree.nodes
-        for placed in self.sets:
+        for placed in sorted(self.sets, key=lambda each: pod_sets.index(each.pod_set)):
             name, flavor, amount, rank = placed.pod_set.name, placed.size.flavor, placed.size.devices, 0
             for node, count in placed.parts:
                 node_id = nodes[node].id
@@ -109,7 +109,7 @@ def place_workload(scenario: Scenario, workload: Workload, clusters: Sequence[Cl
 def place_in_cluster(scenario: Scenario, workload: Workload, cluster: ClusterId, room: Room) -> Placed | None:
     """Place all of it in this cluster and hold its nodes; None changes nothing."""
     mark, left, sets = scenario.checkpoint(), dict(room), []
-    for pod_set in workload.pod_sets:
+    for pod_set in hardest_first(workload.pod_sets):
         placed = _place_pod_set(scenario, workload, pod_set, cluster, left)
         if placed is None:
             scenario.rollback(mark)
@@ -120,6 +120,16 @@ def place_in_cluster(scenario: Scenario, workload: Workload, cluster: ClusterId,
             left[placed.size.flavor] -= pod_set.devices * pod_set.replicas
         sets.append(placed)
     return Placed(cluster, tuple(sets))
+
+
+def hardest_first(pod_sets: Sequence[PodSet]) -> Sequence[PodSet]:
+    """The order in which PodSets are placed: those that must sit together, then large ones; small ones fit around."""
+    if len(pod_sets) < 2:
+        return pod_sets
+    return sorted(
+        pod_sets,
+        key=lambda each: (each.topology_mode is not TopologyMode.REQUIRED, -each.devices * each.replicas, each.name),
+    )
 
 
 def sizes(pod_set: PodSet, room: Room) -> list[tuple[int, PodSize]]:
@@ -136,14 +146,14 @@ def sizes(pod_set: PodSet, room: Room) -> list[tuple[int, PodSize]]:
 
 
 def _first_looks(scenario: Scenario, workload: Workload, clusters: Sequence[ClusterId], room: Room) -> list[Score]:
-    """Clusters by the score of the first PodSet, from counters alone: an upper bound of what fits, in no time.
+    """Clusters by the score of the hardest PodSet, from counters alone: an upper bound of what fits, in no time.
 
     A look is remembered until something changes in its cluster, since many Workloads ask for the same.
     """
     scenario.work += len(clusters)
     if not workload.pod_sets:
         return []
-    pod_set, index = workload.pod_sets[0], scenario.index
+    pod_set, index = hardest_first(workload.pod_sets)[0], scenario.index
     tried = sizes(pod_set, room)
     known = scenario.looks.setdefault((pod_set, workload.strategy, tuple(tried)), {})
     scores = []
@@ -151,7 +161,7 @@ def _first_looks(scenario: Scenario, workload: Workload, clusters: Sequence[Clus
         version = index.version[cluster]
         look = known.get(cluster)
         if look is None or look[0] != version:
-            look = known[cluster] = version, _first_look(scenario, workload, cluster, tried)
+            look = known[cluster] = version, _first_look(scenario, workload, pod_set, cluster, tried)
         if isinstance(look[1], Score):
             scores.append(look[1])
     scores.sort()
@@ -159,9 +169,9 @@ def _first_looks(scenario: Scenario, workload: Workload, clusters: Sequence[Clus
 
 
 def _first_look(
-    scenario: Scenario, workload: Workload, cluster: ClusterId, tried: Sequence[tuple[int, PodSize]]
+    scenario: Scenario, workload: Workload, pod_set: PodSet, cluster: ClusterId, tried: Sequence[tuple[int, PodSize]]
 ) -> Score | None:
-    pod_set, strategy, index = workload.pod_sets[0], STRATEGIES[workload.strategy], scenario.index
+    strategy, index = STRATEGIES[workload.strategy], scenario.index
     for rank, size in tried:
         size_class = index.size_class(size.devices_only if size.devices else size)
         found = _find(scenario, strategy, pod_set, size_class, cluster)
@@ -255,7 +265,7 @@ def _in_old_place(scenario: Scenario, workload: Workload, clusters: Sequence[Clu
         return None
     cluster = index.tree.cluster_of[old[0]]
     mark, left, sets = scenario.checkpoint(), dict(room), []
-    for pod_set in workload.pod_sets:
+    for pod_set in hardest_first(workload.pod_sets):
         placed = _on_nodes(scenario, pod_set, cluster, [at for at in old if index.tree.cluster_of[at] == cluster], left)
         if placed is None:
             scenario.rollback(mark)
