@@ -1,7 +1,8 @@
 """The planner's half of a planner process: who owns which Pool, and when to plan it.
 
 One thread plans (so that the warm world needs no lock), one renews leases, one asks for queues, since a broker that
-is away makes whoever asks it wait; Celery's own thread only sets a flag. A planner that owns a Pool subscribes to the Pool's queue; a standby does not, so that no poke is lost on it.
+is away makes whoever asks it wait; Celery's own thread only sets a flag. A planner that owns a Pool subscribes to the
+Pool's queue; a standby does not, so that no poke is lost on it.
 """
 
 import threading
