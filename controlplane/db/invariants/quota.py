@@ -113,8 +113,11 @@ WALL_TIME = Check(
     "Usage intervals of one pod, and of one named device, do not overlap: no device is used twice at one time.",
     """
     SELECT a.id, b.id AS other, a.pod_id, a.device_key, a.during
-    FROM usage_interval a JOIN usage_interval b ON a.id < b.id AND a.during && b.during
-     AND (a.pod_id = b.pod_id OR (a.device_key = b.device_key AND a.device_key <> ''))
+    FROM usage_interval a JOIN usage_interval b ON a.pod_id = b.pod_id AND a.id < b.id AND a.during && b.during
+    UNION ALL
+    SELECT a.id, b.id, a.pod_id, a.device_key, a.during
+    FROM usage_interval a JOIN usage_interval b
+      ON a.device_key = b.device_key AND a.device_key <> '' AND a.id < b.id AND a.during && b.during
     """,
 )
 
