@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from controlplane.core.demand import PodNeeds, PodSet
+from controlplane.core.demand import PodNeeds, PodSet, TopologyMode
 from controlplane.core.ids import NodeId
 from controlplane.core.lifecycle import ClusterState
 from controlplane.core.plan import Admit
@@ -225,3 +225,12 @@ def test_a_gang_wants_its_level_in_an_uneven_tree() -> None:
     world = rich(a_world().cluster("east").node("bare", ("", "")).racks(1, 2))
     plan = planned(world.waits(a_workload().asking(2).required("rack")))
     assert where(world, plan, "job") == ["b0-r0-n0", "b0-r0-n1"]
+
+
+def test_the_pod_set_that_must_sit_together_is_placed_first() -> None:
+    world = rich(a_world().cluster("east").racks(1, 3).racks(1, 1, block="b1"))
+    world.runs("x", "team", {"b0-r0-n0": 4})
+    loose = replace(a_pod_set(1), name="loose")
+    together = replace(a_pod_set(2), name="together", topology_mode=TopologyMode.REQUIRED, topology_level="rack")
+    plan = planned(world.waits(a_workload().with_sets(loose, together)))
+    assert where(world, plan, "job") == ["b1-r0-n0", "b0-r0-n1", "b0-r0-n2"]

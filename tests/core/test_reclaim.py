@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from controlplane.core.lifecycle import ClusterState
 from controlplane.core.plan import Admit, SetEarmark
 from controlplane.core.policy import Policy
 from controlplane.core.reasons import ReasonCode
@@ -166,3 +167,18 @@ def test_a_department_within_its_own_takes_back_from_another_department() -> Non
     world.runs("x1", "org/x/1", {"b0-r0-n0": 8}, minutes=1).runs("x2", "org/x/2", {"b0-r0-n1": 8}, minutes=2)
     plan = planned(world.waits(ask(1, "org/y/1", "y1")))
     assert stopped(plan) == {"x1": "y1"}, "x2 is newer but runs on what is its own"
+
+
+def test_nobody_is_stopped_for_what_is_coming_anyway() -> None:
+    world = lent().stops("a1").waits(ask())
+    plan = planned(world)
+    assert stopped(plan) == {}
+    assert codes(plan, "b1") == [ReasonCode.QUOTA_EXCEEDED]
+    assert admitted(planned(world.ends("a1"))) == ["b1"]
+
+
+def test_what_runs_where_nobody_listens_is_not_chosen() -> None:
+    world = a_world().queue("org", 0).queue("org/a", 0).queue("org/b", 16)
+    world.cluster("dark", state=ClusterState.UNREACHABLE).racks(1, 1).runs("new", "org/a", {"b0-r0-n0": 8}, minutes=9)
+    world.cluster("east").racks(1, 1, block="b1").runs("old", "org/a", {"b1-r0-n0": 8})
+    assert stopped(planned(world.waits(ask()))) == {"old": "b1"}

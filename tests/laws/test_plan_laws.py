@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controlplane.core.capacity import Node
 from controlplane.core.cycle import explain, plan_cycle
-from controlplane.core.demand import StrategyName, TopologyMode, Workload
-from controlplane.core.ids import FlavorName, NodeId, QueueId
+from controlplane.core.demand import PodSet, StrategyName, TopologyMode, Workload
+from controlplane.core.ids import FlavorName, NodeId, QueueId, WorkloadId
 from controlplane.core.index import FleetIndex
 from controlplane.core.lifecycle import ClusterState
 from controlplane.core.placement.registry import STRATEGIES
@@ -135,6 +136,55 @@ def _box(snapshot: Snapshot, node: NodeId, depth: int) -> tuple[object, ...]:
     """A node's domain at a level; a node without a label is its own."""
     domains = snapshot.nodes[node].domains[: depth + 1]
     return (*domains, "" if all(domains) else node)
+
+
+@each_strategy
+@LAW
+@given(data=st.data())
+def test_a_gang_alone_starts_exactly_if_some_domain_has_room_by_plain_counting(
+    strategy: StrategyName, data: st.DataObject
+) -> None:
+    world = data.draw(worlds(strategy))
+    workload = replace(world.build().waiting[WorkloadId("job-0")])
+    alone = replace(workload, pod_sets=workload.pod_sets[:1])
+    world.waiting = {alone.id: alone}
+    world.earmarks.clear()
+    snapshot = world.build()
+    assert bool(admits(plan_of(snapshot))) == _has_room(snapshot, alone)
+
+
+def _has_room(snapshot: Snapshot, workload: Workload) -> bool:
+    """Counted node by node, without the index."""
+    (pod_set,) = workload.pod_sets
+    tree = tree_of(snapshot)
+    wanted = pod_set.devices * pod_set.replicas
+    flavors = [flavor for flavor in pod_set.flavors if tree.available(workload.queue, flavor) >= wanted]
+    excluded = {each.node for each in snapshot.exclusions if each.shape == workload.shape}
+    for cluster in snapshot.clusters.values():
+        depth = -1
+        if pod_set.topology_mode is TopologyMode.REQUIRED:
+            if pod_set.topology_level not in cluster.levels:
+                continue
+            depth = cluster.levels.index(pod_set.topology_level)
+        for flavor in flavors if pod_set.devices else [FlavorName("")]:
+            room: Counter[tuple[object, ...]] = Counter()
+            for node in snapshot.nodes.values():
+                if node.cluster == cluster.id and node.is_schedulable and node.id not in excluded:
+                    room[_box(snapshot, node.id, depth)] += _fits(pod_set, node, flavor)
+            if cluster.state is ClusterState.READY and any(pods >= pod_set.replicas for pods in room.values()):
+                return True
+    return False
+
+
+def _fits(pod_set: PodSet, node: Node, flavor: FlavorName) -> int:
+    limits = [110]
+    if pod_set.devices:
+        limits.append(node.free(flavor) // pod_set.devices)
+    if pod_set.needs.cpu_milli:
+        limits.append(node.cpu_milli // pod_set.needs.cpu_milli)
+    if pod_set.needs.memory_bytes:
+        limits.append(node.memory_bytes // pod_set.needs.memory_bytes)
+    return min(limits)
 
 
 @LAW
