@@ -1,0 +1,162 @@
+"""Ends that somebody asks for or that time brings: cancel, also in the dark; budgets; refusals that come again."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from controlplane.core.facts.tenancy import Binding, Principal, Role
+from controlplane.core.ids import WorkloadId
+from controlplane.services import attempts, fleet
+from controlplane.services.authz import Caller
+from controlplane.services.cancellation import cancel
+from controlplane.services.ports.unit_of_work import run
+from tests.services.agents import Agent, node, placed, plan, ready, tell_time
+from tests.services.planes import Plane
+
+ROOT = Caller(Principal(1, "person", "root", (Binding(Role.PLATFORM_ADMIN, None),)))
+
+
+@pytest.fixture
+def agent(plane: Plane) -> Agent:
+    return ready(plane, "eu", node("n1"), node("n2"), node("n3"))
+
+
+@pytest.fixture
+def team(plane: Plane, agent: Agent) -> int:
+    return plane.queue("team", nominal=24)
+
+
+def cancelled(plane: Plane, workload: str) -> None:
+    run(plane.uow, lambda uow: cancel(uow, ROOT, WorkloadId(workload)))
+
+
+def darken(plane: Plane, seconds: int) -> None:
+    """The cluster has been silent for so long, and the plane has listened."""
+    with plane.uow() as uow:
+        fleet.note_listening(uow)
+    plane.do("UPDATE plane SET listening_since = now() - interval '1 day'")
+    tell_time(plane, seconds)
+    with plane.uow() as uow:
+        fleet.check_clusters(uow, 10)
+
+
+def used(plane: Plane) -> int:
+    return int(plane.rows("SELECT coalesce(sum(pending + posted), 0) AS used FROM account")[0].used)
+
+
+def attempt(plane: Plane) -> tuple[str, str | None]:
+    [row] = plane.rows("SELECT state, outcome FROM attempt ORDER BY attempt DESC LIMIT 1")
+    return row.state, row.outcome
+
+
+def test_a_cancelled_gang_stays_charged_until_its_cluster_has_proven_the_end(
+    plane: Plane, agent: Agent, team: int
+) -> None:
+    gang, name = placed(plane, agent, team)
+    agent.run(name)
+    cancelled(plane, gang)
+    assert (plane.state(gang), used(plane)) == ("cancelling", 16)
+    agent.sync()
+    assert agent.kinds[name][-1] == "tombstone"
+    agent.sync(attempts=[agent.told(name, "stopping")])
+    assert used(plane) == 16
+    agent.bury(name)
+    assert (plane.state(gang), attempt(plane), used(plane)) == ("cancelled", ("ended", "cancelled"), 0)
+
+
+def test_a_cancel_while_the_cluster_is_dark_reaches_it_on_reconnect(plane: Plane, agent: Agent, team: int) -> None:
+    """T09: nothing is forgotten; the tombstone waits for the agent however long it takes."""
+    gang, name = placed(plane, agent, team)
+    agent.run(name)
+    darken(plane, 400)
+    assert plane.rows("SELECT state FROM cluster")[0].state == "unreachable"
+    cancelled(plane, gang)
+    assert (plane.state(gang), used(plane)) == ("cancelling", 16)
+    agent.hello()
+    agent.sync()
+    assert agent.kinds[name][-1] == "tombstone"
+    agent.bury(name)
+    assert (plane.state(gang), used(plane)) == ("cancelled", 0)
+
+
+def test_a_cancel_before_the_agent_ever_heard_of_it_ends_with_its_word(plane: Plane, agent: Agent, team: int) -> None:
+    gang = plane.workload("gang", team, pods=1)
+    plan(plane)
+    cancelled(plane, gang)
+    agent.sync()
+    name = f"{gang}.1"
+    assert agent.kinds[name] == ["tombstone"], "the order to create it is not told any more"
+    agent.bury(name)
+    assert (plane.state(gang), used(plane)) == ("cancelled", 0)
+
+
+def test_success_that_comes_with_a_cancel_leaves_the_users_word(plane: Plane, agent: Agent, team: int) -> None:
+    gang, name = placed(plane, agent, team)
+    agent.run(name)
+    cancelled(plane, gang)
+    agent.finish(name)
+    assert (plane.state(gang), attempt(plane), used(plane)) == ("cancelled", ("ended", "succeeded"), 0)
+
+
+def test_cancel_and_the_last_report_at_once_end_in_one_of_the_two_ways(plane: Plane, agent: Agent, team: int) -> None:
+    for number in range(4):
+        gang, name = placed(plane, agent, team, pods=1, name=f"gang-{number}")
+        agent.run(name)
+        with ThreadPoolExecutor(2) as both:
+            told = both.submit(agent.finish, name)
+            asked = both.submit(cancelled, plane, gang)
+            told.result()
+            raised = asked.exception()
+        assert raised is None or "succeeded" in str(raised)
+        agent.sync()
+        agent.bury(name)
+        assert plane.state(gang) in {"succeeded", "cancelled"}
+        assert used(plane) == 0
+
+
+def test_an_agent_that_never_answers_an_order_loses_it_while_its_cluster_is_there(
+    plane: Plane, agent: Agent, team: int
+) -> None:
+    gang, name = placed(plane, agent, team)
+    plane.do("UPDATE attempt SET placed_at = now() - interval '10 minutes', next_check_at = now()")
+    with plane.uow() as uow:
+        attempts.check_attempts(uow, 10)
+    assert plane.state(gang) == "stopping"
+    agent.sync()
+    agent.bury(name)
+    assert (plane.state(gang), attempt(plane)) == ("pending", ("ended", "voided"))
+    [row] = plane.rows("SELECT reasons, not_before > now() AS waits FROM workload")
+    assert (row.reasons[0]["code"], row.waits) == ("budget-passed", True)
+
+
+def test_a_dark_cluster_keeps_what_it_was_ordered(plane: Plane, agent: Agent, team: int) -> None:
+    gang, _ = placed(plane, agent, team)
+    darken(plane, 40)
+    plane.do("UPDATE attempt SET placed_at = now() - interval '10 minutes', next_check_at = now()")
+    with plane.uow() as uow:
+        attempts.check_attempts(uow, 10)
+    assert (plane.state(gang), attempt(plane)[0]) == ("reserved", "placed")
+    assert plane.rows("SELECT next_check_at > now() AS later FROM attempt")[0].later
+
+
+def test_a_cluster_that_refuses_for_good_is_not_asked_again_at_once(plane: Plane, agent: Agent, team: int) -> None:
+    gang, name = placed(plane, agent, team)
+    rejection = {"code": "name-conflict", "facts": {"kind": "Job", "name": "gang"}}
+    agent.sync(attempts=[agent.told(name, "rejected", rejection=rejection)])
+    agent.bury(name)
+    plan(plane)
+    assert plane.state(gang) == "pending"
+    [row] = plane.rows("SELECT reasons, not_before > now() AS waits FROM workload")
+    assert row.waits
+
+
+def test_checks_of_two_sweeps_at_once_do_the_work_once(plane: Plane, agent: Agent, team: int) -> None:
+    gang, name = placed(plane, agent, team)
+    agent.run(name)
+    agent.sync(pods=agent.pods(name, "failed", [1], exit_code=1))
+    agent.bury(name)
+    tell_time(plane, 301)
+    with ThreadPoolExecutor(4) as many:
+        list(many.map(lambda _: run(plane.uow, lambda uow: attempts.check_attempts(uow, 10)), range(4)))
+    [row] = plane.rows("SELECT program_failures FROM workload")
+    assert (plane.state(gang), row.program_failures) == ("failed", 1)
