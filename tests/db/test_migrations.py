@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
@@ -46,8 +47,8 @@ def connect(database: Database) -> sa.Connection:
 
 
 def schema_of(database: Database) -> list[tuple[object, ...]]:
-    """Columns, constraints, indexes, triggers and functions, as text."""
-    with connect(database) as connection:
+    """Columns, constraints, indexes, triggers and grants, as text."""
+    with sa.create_engine(database.superuser_url, poolclass=sa.NullPool).connect() as connection:
         return [
             tuple(row)
             for row in connection.execute(
@@ -116,6 +117,39 @@ def test_two_runners_at_once_do_the_work_once(empty: Database) -> None:
     with connect(empty) as connection:
         stored = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalars().all()
     assert stored == [revisions()[-1]]
+
+
+@pytest.fixture
+def nobody(empty: Database) -> Iterator[Database]:
+    """An empty database on a server that does not know the plane's role."""
+    administrate(empty, "ALTER ROLE muster_app RENAME TO muster_app_elsewhere")
+    yield empty
+    administrate(
+        empty,
+        "DO $$ BEGIN IF to_regrole('muster_app') IS NOT NULL THEN DROP OWNED BY muster_app; DROP ROLE muster_app;"
+        " END IF; END $$",
+        "ALTER ROLE muster_app_elsewhere RENAME TO muster_app",
+    )
+
+
+def test_the_role_is_made_where_the_migrating_role_may_make_roles(nobody: Database) -> None:
+    migrate.upgrade(nobody.superuser_url)
+    granted = {line[1]: line[2] for line in schema_of(nobody) if str(line[1]).endswith(".muster_app")}
+    assert granted["workload.muster_app"] == "DELETE INSERT SELECT UPDATE"
+    assert granted["transfer.muster_app"] == "INSERT SELECT"
+
+
+def test_where_it_may_not_nothing_is_granted_and_all_else_is_done(nobody: Database) -> None:
+    migrate.upgrade(nobody.url)
+    assert not [line for line in schema_of(nobody) if "muster_app" in str(line[1])]
+    assert databases.found_by_doctor(nobody) == []
+    migrate.downgrade(nobody.url, migrate.BASE)
+
+
+def administrate(database: Database, *statements: str) -> None:
+    with psycopg.connect(database.superuser_url, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
 
 
 def test_the_database_holds_the_same_lifecycles_as_the_code(database: Database) -> None:
