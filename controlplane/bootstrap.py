@@ -53,7 +53,9 @@ class Container:
         )
 
     def signer(self) -> Signer:
-        """The plane's own key, made on first use."""
+        """The plane's own key, made on first use; raises ValueError where no folder is named for it."""
+        if self.settings.secrets_dir is None:
+            raise ValueError("MUSTER_SECRETS_DIR: name a folder for the plane's signing key; only the API writes there")
         return load_signer(self.settings.secrets_dir)
 
     def probes(self) -> Mapping[str, Callable[[], str]]:

@@ -30,7 +30,7 @@ class Settings(BaseSettings):
     agent_port: int = Field(default=8441, ge=0, le=65535)
     agent_url: str = Field(default="", description="The agents' listener as they know it; empty: from host and port.")
     body_bytes_max: int = Field(default=1_048_576, ge=1_024, le=16_777_216)
-    secrets_dir: Path = Field(default=Path("secrets"), description="Folder of the plane's signing keys, files 0600.")
+    secrets_dir: Path | None = Field(default=None, description="Folder of the plane's signing key; the API needs it.")
 
     poll_seconds: Seconds = Field(default=25, description="The longest that an agent's sync waits for directives.")
     lease_seconds: Seconds = Field(default=60, description="How long an agent's Session may act after a reply.")
