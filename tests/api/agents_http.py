@@ -26,7 +26,7 @@ JSON = {"Content-Type": "application/json"}
 class HttpAgent(Agent):
     """One cluster's agent, speaking HTTP."""
 
-    http: httpx.Client = field(default_factory=httpx.Client)
+    http: httpx.Client = field(kw_only=True)
     audience: str = ""
 
     def enrol(self, token: str) -> EnrolReply:
@@ -81,8 +81,8 @@ def http_agent(plane: Plane, api: Api, name: str, *nodes: NodeReport, **spec: in
 def met(plane: Plane, api: Api, name: str, auto_accept: bool = True, **spec: int) -> HttpAgent:
     """A cluster that is enrolled, and no more."""
     cluster = create(plane, name, **spec)
-    http = httpx.Client(base_url=api.agent_url, timeout=40, trust_env=False)
-    api.clients.append(http)
+    http = httpx.Client(base_url=api.agent_url, timeout=40, trust_env=False, verify=False)
+    api.clients[f"agent {name}"] = http
     agent = HttpAgent(plane, cluster, name, http=http)
     agent.enrol(token_for(plane, cluster, auto_accept=auto_accept))
     return agent

@@ -204,7 +204,7 @@ def test_enrolments_are_slowed_down_per_address(plane: Plane, api: Api) -> None:
         protocol_newest=PROTOCOL_VERSION,
     )  # fmt: skip
     key = new_key()
-    with httpx.Client(base_url=api.agent_url, trust_env=False, timeout=20) as http:
+    with httpx.Client(base_url=api.agent_url, trust_env=False, verify=False, timeout=20) as http:
 
         def knock(_: int) -> httpx.Response:
             return http.post(ENROL, json={"jws": envelope(key, request)})
@@ -218,5 +218,5 @@ def test_enrolments_are_slowed_down_per_address(plane: Plane, api: Api) -> None:
 
 def test_no_route_of_agents_stands_on_the_listener_for_people_nor_the_other_way_round(api: Api) -> None:
     assert api.client().post(ENROL, json={}).status_code == 404
-    with httpx.Client(base_url=api.agent_url, trust_env=False, timeout=20) as http:
+    with httpx.Client(base_url=api.agent_url, trust_env=False, verify=False, timeout=20) as http:
         assert http.get("/api/v1/workloads").status_code == 404
