@@ -15,7 +15,7 @@ from controlplane.embedded.children import Spec
 from controlplane.embedded.cli_config import is_remembered
 from controlplane.embedded.home import LOCAL_HOST, Home
 
-PYTHON = (sys.executable, "-m")
+PYTHON = (sys.executable, "-m", "controlplane.embedded.begin")
 API_PORT = 8440
 AGENT_PORT = 8441
 PROBE_SECONDS = 2
@@ -24,7 +24,6 @@ ANSWER_BYTES_MAX = 4_096
 LEAN = {
     "PYTHONUNBUFFERED": "1",
     "MALLOC_ARENA_MAX": "2",  # glibc gives each thread an arena of its own otherwise, and keeps them
-    "REMAP_SIGTERM": "SIGQUIT",  # a worker that is asked to end gives unfinished tasks back instead of finishing them
 }
 
 
