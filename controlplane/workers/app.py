@@ -67,7 +67,7 @@ def _guard_kombu() -> None:
         return
     original = kombu_redis.Channel._connparams  # noqa: SLF001 - see above
 
-    def connparams(self: kombu_redis.Channel, asynchronous: bool = False) -> dict[str, object]:  # noqa: FBT001, FBT002
+    def connparams(self: kombu_redis.Channel, asynchronous: bool = False) -> dict[str, object]:  # noqa: FBT001, FBT002 - kombu's own
         if self.connection is None or self.connection.client is None:
             raise redis.exceptions.ConnectionError("the broker connection is already torn down")
         params: dict[str, object] = original(self, asynchronous)  # type: ignore[no-untyped-call]  # kombu has no types

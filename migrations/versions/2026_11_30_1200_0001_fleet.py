@@ -328,6 +328,17 @@ def _create_device() -> None:
         sa.Column("raw", postgresql.JSONB(), server_default=sa.text("'{}'"), nullable=False),
         sa.Column("first_seen_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("observed_at", sa.DateTime(timezone=True), nullable=False),
+        *_device_checks(),
+        sa.ForeignKeyConstraint(["cluster_id"], ["cluster.id"], name=op.f("fk_device_cluster_id")),
+        sa.ForeignKeyConstraint(["node_id"], ["node.id"], name=op.f("fk_device_node_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_device")),
+        sa.UniqueConstraint("cluster_id", "device_key", name=op.f("uq_device_cluster_id_device_key")),
+    )
+    op.create_index(op.f("ix_device_node_id"), "device", ["node_id"], unique=False)
+
+
+def _device_checks() -> tuple[sa.CheckConstraint, ...]:
+    return (
         sa.CheckConstraint(
             "health IN ('ok', 'warn', 'unhealthy', 'lost', 'unknown')", name=op.f("ck_device_health_known")
         ),
@@ -342,12 +353,7 @@ def _create_device() -> None:
             "state IN ('present', 'starting', 'reconfiguring', 'stale', 'lost', 'removed')",
             name=op.f("ck_device_state_known"),
         ),
-        sa.ForeignKeyConstraint(["cluster_id"], ["cluster.id"], name=op.f("fk_device_cluster_id")),
-        sa.ForeignKeyConstraint(["node_id"], ["node.id"], name=op.f("fk_device_node_id")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_device")),
-        sa.UniqueConstraint("cluster_id", "device_key", name=op.f("uq_device_cluster_id_device_key")),
     )
-    op.create_index(op.f("ix_device_node_id"), "device", ["node_id"], unique=False)
 
 
 def _create_discrepancy() -> None:
