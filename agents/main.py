@@ -138,6 +138,7 @@ async def _simulated(settings: AgentSettings, world_file: Path) -> tuple[Cluster
         raise Unusable(str(error)) from error
     settings.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     cluster = SimulatedCluster(world, speed=settings.speed)
+    await cluster.open()  # before anybody can break it
     if settings.control_port is not None:
         await faults.listen(cluster, settings.control_port, settings.state_dir)
     faults.schedule(cluster, world.faults, [raw["metadata"]["name"] for raw in world.nodes])

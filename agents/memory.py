@@ -5,11 +5,8 @@ somebody spoilt is no directive, and its objects are reported as unknown until t
 """
 
 import base64
-import binascii
 import json
 import zlib
-
-from pydantic import ValidationError
 
 from agents.facts import indexes
 from controlplane.contract.agent.attempts import Directive
@@ -43,7 +40,7 @@ def decode(text: str) -> Directive | None:
             unpacker = zlib.decompressobj()
             text = unpacker.decompress(packed, UNPACKED_BYTES_MAX).decode()
         return Directive.model_validate_json(text)
-    except (ValidationError, binascii.Error, zlib.error, UnicodeDecodeError):
+    except (ValueError, zlib.error):  # of base64, of UTF-8, of pydantic
         return None
 
 
