@@ -13,11 +13,12 @@ from controlplane.core.demand import Earmark, NodeShare, RunningAttempt, Workloa
 from controlplane.core.entitlement import exceeds_quota, first_choice, room_for
 from controlplane.core.ids import ClusterId, FlavorName, QueueId, WorkloadId
 from controlplane.core.lifecycle import AttemptState, ClusterState
-from controlplane.core.placement.workload import Placed, place_in_cluster
+from controlplane.core.placement.workload import Placed, fits_in_cluster, missing_units, place_in_cluster
 from controlplane.core.plan import Reclaim, SetEarmark
 from controlplane.core.policy import Policy
 from controlplane.core.quota import QuotaTree
 from controlplane.core.reasons import Reason, ReasonCode, reason
+from controlplane.core.resources import UNLIMITED
 from controlplane.core.scenario import Scenario
 
 _MAY_GO = frozenset({AttemptState.PLACED, AttemptState.PREPARED, AttemptState.STARTING, AttemptState.RUNNING})
@@ -42,9 +43,8 @@ class Reclaimer:
     def __init__(self, scenario: Scenario, policy: Policy, now: datetime) -> None:
         self._scenario = scenario
         self._until = now + timedelta(seconds=policy.earmark_seconds)
-        running = sorted(scenario.snapshot.running.values(), key=lambda at: (at.placed_at, at.workload), reverse=True)
-        self._leaving = [at for at in running if at.state is AttemptState.STOPPING]
-        self._candidates = [at for at in running if _may_go(scenario, at)]
+        self._leaving = [at for at in scenario.snapshot.running.values() if at.state is AttemptState.STOPPING]
+        self._listed: list[RunningAttempt] | None = None
 
     def reclaim(
         self, asker: Workload, clusters: Sequence[ClusterId], excluded: Sequence[int] = ()
@@ -54,19 +54,22 @@ class Reclaimer:
         None if it could not be made, nor if it will be there anyway when what is stopping has stopped.
         """
         contested = frozenset(flavor for flavor, _ in first_choice(asker))
-        if not contested or not self._candidates or not self._may_ask(asker):
+        if not contested or not self._may_ask(asker) or not self._candidates():
             return ()
         mark = self._scenario.checkpoint()
         self._scenario.close_nodes(excluded)
         for attempt in self._leaving:
             self._scenario.evict(attempt)
-        is_coming = any(self._fits(asker, cluster) is not None for cluster in clusters)
-        found = [] if is_coming else [self._way(asker, contested, cluster) for cluster in clusters]
-        ways = [way for way in found if way is not None]
+        is_coming = any(self._fits(asker, cluster) for cluster in clusters)
+        way = None if is_coming else self._cheapest(asker, contested, clusters)
         self._scenario.rollback(mark)
-        if not ways:
-            return ()
-        return self._decide(asker, min(ways, key=_Way.cost))
+        return () if way is None else self._decide(asker, way)
+
+    def _candidates(self) -> list[RunningAttempt]:
+        if self._listed is None:
+            may_go = [at for at in self._scenario.snapshot.running.values() if _may_go(self._scenario, at)]
+            self._listed = sorted(may_go, key=lambda at: (at.placed_at, at.workload), reverse=True)
+        return self._listed
 
     def _may_ask(self, asker: Workload) -> bool:
         """Whether anybody borrows at the cost of the asker's side: it is within its share somewhere on its path."""
@@ -76,18 +79,30 @@ class Reclaimer:
             for at in self._scenario.tree.path(asker.queue)[:-1]
         )
 
+    def _cheapest(
+        self, asker: Workload, contested: frozenset[FlavorName], clusters: Sequence[ClusterId]
+    ) -> _Way | None:
+        """The best way over all clusters; those that cannot be cheaper than the best so far are not tried."""
+        best: _Way | None = None
+        at_least = sorted((missing_units(self._scenario, asker, cluster), cluster) for cluster in clusters)
+        for units, cluster in at_least:
+            if best is not None and best.cost()[0] <= units:
+                break
+            way = self._way(asker, contested, cluster)
+            if way is not None and (best is None or way.cost() < best.cost()):
+                best = way
+        return best
+
     def _way(self, asker: Workload, contested: frozenset[FlavorName], cluster: ClusterId) -> _Way | None:
         """Evict in this cluster until the asker fits, then elsewhere while only quota is missing; undo it all."""
         mark, victims = self._scenario.checkpoint(), list[RunningAttempt]()
-        here = [at for at in self._candidates if cluster in at.clusters and _holds(at, contested)]
-        elsewhere = [at for at in self._candidates if cluster not in at.clusters and _holds(at, contested)]
-        placed = self._evict_until_fits(asker, contested, cluster, here, victims)
-        if placed is None and elsewhere and self._room_is_there(asker, cluster):
-            placed = self._evict_until_fits(asker, contested, cluster, elsewhere, victims)
+        here = [at for at in self._candidates() if cluster in at.clusters and _holds(at, contested)]
+        if not self._evict_until_fits(asker, contested, cluster, here, victims) and self._lacks_quota(asker, cluster):
+            elsewhere = [at for at in self._candidates() if cluster not in at.clusters and _holds(at, contested)]
+            self._evict_until_fits(asker, contested, cluster, elsewhere, victims)
+        way = self._only_needed(asker, cluster, victims) if victims and self._fits(asker, cluster) else None
         self._scenario.rollback(mark)
-        if placed is None:
-            return None
-        return self._only_needed(asker, cluster, victims)
+        return way
 
     def _evict_until_fits(
         self,
@@ -96,57 +111,43 @@ class Reclaimer:
         cluster: ClusterId,
         candidates: Iterable[RunningAttempt],
         victims: list[RunningAttempt],
-    ) -> Placed | None:
+    ) -> bool:
         for attempt in candidates:
             self._scenario.work += 1
-            if not _may_be_taken(self._scenario.tree, asker, attempt, contested):
-                continue
-            self._scenario.evict(attempt)
-            victims.append(attempt)
-            placed = self._fits(asker, cluster)
-            if placed is not None:
-                return placed
-        return None
+            if _may_be_taken(self._scenario.tree, asker, attempt, contested):
+                self._scenario.evict(attempt)
+                victims.append(attempt)
+                if self._fits(asker, cluster):
+                    return True
+        return False
 
-    def _only_needed(self, asker: Workload, cluster: ClusterId, victims: list[RunningAttempt]) -> _Way:
+    def _only_needed(self, asker: Workload, cluster: ClusterId, victims: list[RunningAttempt]) -> _Way | None:
         """Walk the chosen backwards and give back each one without which the asker still fits."""
-        needed = list(victims)
+        needed = []
         for victim in reversed(victims):
-            fewer = [at for at in needed if at is not victim]
-            if self._placed_without(asker, cluster, fewer) is not None:
-                needed = fewer
-        placed = self._placed_without(asker, cluster, needed)
-        assert placed is not None
-        return _Way(tuple(needed), placed)
+            self._scenario.restore(victim)
+            if not self._fits(asker, cluster):
+                self._scenario.evict(victim)
+                needed.append(victim)
+        placed = place_in_cluster(self._scenario, asker, cluster, room_for(self._scenario.tree, asker))
+        return None if placed is None else _Way(tuple(reversed(needed)), placed)
 
-    def _placed_without(self, asker: Workload, cluster: ClusterId, gone: list[RunningAttempt]) -> Placed | None:
-        mark = self._scenario.checkpoint()
-        for attempt in gone:
-            self._scenario.evict(attempt)
-        placed = self._fits(asker, cluster)
-        self._scenario.rollback(mark)
-        return placed
-
-    def _fits(self, asker: Workload, cluster: ClusterId) -> Placed | None:
-        """Where it would go if quota and room allow; changes nothing."""
+    def _fits(self, asker: Workload, cluster: ClusterId) -> bool:
+        """Whether quota and room allow it now."""
         room = room_for(self._scenario.tree, asker)
-        if exceeds_quota(self._scenario.tree, asker, room) is not None:
-            return None
-        mark = self._scenario.checkpoint()
-        placed = place_in_cluster(self._scenario, asker, cluster, room)
-        self._scenario.rollback(mark)
-        return placed
+        is_within_quota = exceeds_quota(self._scenario.tree, asker, room) is None
+        return is_within_quota and fits_in_cluster(self._scenario, asker, cluster, room)
 
-    def _room_is_there(self, asker: Workload, cluster: ClusterId) -> bool:
-        mark = self._scenario.checkpoint()
-        wanted = dict.fromkeys(room_for(self._scenario.tree, asker), sum(amount for _, amount in first_choice(asker)))
-        fits = place_in_cluster(self._scenario, asker, cluster, wanted) is not None
-        self._scenario.rollback(mark)
-        return fits
+    def _lacks_quota(self, asker: Workload, cluster: ClusterId) -> bool:
+        """Whether there is room in the cluster and only quota is missing."""
+        room = room_for(self._scenario.tree, asker)
+        unlimited = dict.fromkeys(room, UNLIMITED)
+        is_over = exceeds_quota(self._scenario.tree, asker, room) is not None
+        return is_over and fits_in_cluster(self._scenario, asker, cluster, unlimited)
 
     def _decide(self, asker: Workload, way: _Way) -> tuple[Reclaim | SetEarmark, ...]:
         gone = {victim.workload for victim in way.victims}
-        self._candidates = [at for at in self._candidates if at.workload not in gone]
+        self._listed = [at for at in self._candidates() if at.workload not in gone]
         self._leaving.extend(way.victims)
         earmark = Earmark(asker.id, way.placed.cluster, _shares(self._scenario, way.placed), self._until)
         self._scenario.keep(earmark)

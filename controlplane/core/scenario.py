@@ -56,6 +56,12 @@ class Scenario:
             for flavor, amount in attempt.charges:
                 self.tree.refund(attempt.queue, flavor, amount)
 
+    def restore(self, attempt: RunningAttempt) -> None:
+        """Let an evicted Attempt run after all."""
+        self.index.take(self._takes(attempt.shares))
+        if attempt.queue in self.tree:
+            self.charge(attempt.queue, attempt.charges)
+
     def keep(self, earmark: Earmark) -> None:
         """Take an Earmark's room and quota away from everyone else."""
         self.earmarks[earmark.workload] = earmark

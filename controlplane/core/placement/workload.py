@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from controlplane.core.demand import PodSet, TopologyMode, Workload
+from controlplane.core.demand import PodNeeds, PodSet, TopologyMode, Workload
 from controlplane.core.ids import ClusterId, FlavorName
 from controlplane.core.index import NO_FLAVOR, FleetIndex, PodSize, SizeClass, Take
 from controlplane.core.placement.registry import STRATEGIES
@@ -120,6 +120,31 @@ def place_in_cluster(scenario: Scenario, workload: Workload, cluster: ClusterId,
             left[placed.size.flavor] -= pod_set.devices * pod_set.replicas
         sets.append(placed)
     return Placed(cluster, tuple(sets))
+
+
+def fits_in_cluster(scenario: Scenario, workload: Workload, cluster: ClusterId, room: Room) -> bool:
+    """Whether `place_in_cluster` would find a place; asks no more than it must and changes nothing."""
+    if not workload.pod_sets:
+        return False
+    pod_set = hardest_first(workload.pod_sets)[0]
+    if _first_look(scenario, workload, pod_set, cluster, sizes(pod_set, room)) is None:
+        return False
+    if len(workload.pod_sets) == 1 and (pod_set.needs == PodNeeds() or not pod_set.devices):
+        return True  # counters of this very size were asked
+    if len(workload.pod_sets) == 1:
+        return _place_pod_set(scenario, workload, pod_set, cluster, room) is not None
+    mark = scenario.checkpoint()
+    placed = place_in_cluster(scenario, workload, cluster, room)
+    scenario.rollback(mark)
+    return placed is not None
+
+
+def missing_units(scenario: Scenario, workload: Workload, cluster: ClusterId) -> int:
+    """At least so many units must be freed in a cluster before the hardest PodSet fits: a lower bound."""
+    pod_set = hardest_first(workload.pod_sets)[0]
+    root, wanted = scenario.index.tree.root[cluster], pod_set.devices * pod_set.replicas
+    free = [scenario.index.size_class(PodSize(flavor, 1)).count[root] for flavor in pod_set.flavors]
+    return max(0, wanted - max(free, default=wanted))
 
 
 def hardest_first(pod_sets: Sequence[PodSet]) -> Sequence[PodSet]:
