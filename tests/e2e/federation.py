@@ -106,6 +106,15 @@ class Site:
         found = self.kube.client.list_all("Pod", labels=f"{LABEL_WORKLOAD}={workload['id']}")
         return sorted(map(Pod.of, found), key=lambda pod: (pod.rank, pod.name))
 
+    def pod_history(self, workload: Json, since: str) -> list[Pod]:
+        """Every state of its pods since that version of the cluster, in order; the last one of a pod is its end."""
+        events = self.kube.client.events_since(since, "Pod", f"{LABEL_WORKLOAD}={workload['id']}")
+        return [Pod.of(event["object"]) for event in events]
+
+    def now(self) -> str:
+        """A point from which `pod_history` may begin."""
+        return self.kube.client.version_now("Pod")
+
     def kill_agent(self) -> None:
         """`kill -9`, and the kubelet's restart."""
         self.agent.kill()
@@ -299,14 +308,13 @@ def gang(
 
 def environment_of(pod: Pod) -> dict[str, str]:
     """What its container is told, with references to its own fields resolved as a kubelet would."""
-    annotations = pod.raw["metadata"]["annotations"]
     found = {}
     for each in pod.raw["spec"]["containers"][0]["env"]:
         if "value" in each:
             found[each["name"]] = each["value"]
         else:
-            key = each["valueFrom"]["fieldRef"]["fieldPath"].removeprefix("metadata.annotations['").removesuffix("']")
-            found[each["name"]] = annotations[key]
+            field, _, key = each["valueFrom"]["fieldRef"]["fieldPath"].partition("['")
+            found[each["name"]] = pod.raw["metadata"][field.removeprefix("metadata.")][key.removesuffix("']")]
     return found
 
 

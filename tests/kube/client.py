@@ -3,6 +3,7 @@
 Kinds are found by discovery, so any kind that the API server serves can be named. No retries, no watches.
 """
 
+import json
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -70,6 +71,20 @@ class KubeClient:
         answer = self.request("GET", self.path(kind, namespace), query={k: v for k, v in query.items() if v})
         items: list[Json] = answer["items"]
         return items
+
+    def version_now(self, kind: str) -> str:
+        """Where `events_since` may begin."""
+        return str(self.request("GET", self.path(kind), query={"limit": "1"})["metadata"]["resourceVersion"])
+
+    def events_since(self, version: str, kind: str, labels: str = "") -> list[Json]:
+        """Every state in which objects of a kind were since then, oldest first; kept for about a minute."""
+        query = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "1", "labelSelector": labels}
+        answer = self._http.get(self.path(kind), params=query).raise_for_status()
+        events = [json.loads(line) for line in answer.text.splitlines()]
+        refused = [event["object"] for event in events if event["type"] == "ERROR"]
+        if refused:
+            raise KubeError(refused[0]["code"], refused[0]["reason"], refused[0]["message"])
+        return events
 
     def create(self, manifest: Json) -> Json:
         return self.request("POST", self._path_of(manifest, named=False), json=manifest)
