@@ -1,0 +1,79 @@
+"""The table of periodic jobs: a run that comes twice changes nothing, and a run is claimed by one process only."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from sqlalchemy import inspect, text
+
+from controlplane.bootstrap import Container, build_container
+from controlplane.workers.periodic import PERIODIC, Job, run_due
+from tests.services.planes import Plane
+from tests.support.api import settings_for
+from tests.support.databases import Database
+
+EVERY_SECONDS = {
+    "check-attempts": 1,
+    "check-clusters": 1,
+    "check-nodes": 2,
+    "expire-earmarks": 5,
+    "poke-pools": 1,
+    "number-directives": 2,
+    "sync-accounts": 10,
+    "roll-up-usage": 300,
+    "seal-audit": 60,
+    "rebalance": 60,
+    "drop-old": 3_600,
+}
+# Rows that say when something ran or was looked at; a report of rebalancing bears the time of its run.
+CLOCKS = frozenset({"periodic_run", "plane", "process_heartbeat", "rebalance_report"})
+
+
+@pytest.fixture
+def container(database: Database, valkey: str, tmp_path: Path) -> Iterator[Container]:
+    container = build_container(settings_for(database, valkey, tmp_path))
+    yield container
+    container.close()
+
+
+@pytest.fixture
+def plane(database: Database) -> Iterator[Plane]:
+    """One gang placed, one that waits for room."""
+    plane = Plane(database)
+    plane.cluster("eu", nodes=2)
+    team = plane.queue("team", nominal=16)
+    plane.workload("placed", team, pods=2)
+    plane.workload("waits", team, pods=2)
+    plane.planner().step()
+    yield plane
+    plane.close()
+
+
+def _rows(plane: Plane) -> Mapping[str, list[str]]:
+    tables = [name for name in inspect(plane.engine).get_table_names() if name not in CLOCKS]
+    with plane.engine.connect() as connection:
+        return {
+            table: sorted(str(row) for row in connection.execute(text(f'SELECT * FROM "{table}"'))) for table in tables
+        }
+
+
+def test_the_table_says_how_often_each_job_runs_and_what_a_missed_run_costs() -> None:
+    assert {job.name: job.every_seconds for job in PERIODIC} == EVERY_SECONDS
+    assert [job.name for job in PERIODIC if not job.if_missed] == []
+
+
+@pytest.mark.parametrize("job", PERIODIC, ids=lambda job: job.name)
+def test_a_second_run_changes_nothing(job: Job, plane: Plane, container: Container) -> None:
+    job.run(container)
+    once = _rows(plane)
+    job.run(container)
+    twice = _rows(plane)
+    assert {table: rows for table, rows in twice.items() if rows != once[table]} == {}
+
+
+def test_a_run_is_claimed_once_until_it_is_due_again(plane: Plane, container: Container) -> None:
+    everything = "SELECT count(*) AS n FROM periodic_run"
+    run_due(container)
+    assert plane.rows(everything)[0].n == len(PERIODIC)
+    with container.uow_factory() as uow:
+        assert uow.planning.claim_periodic({"drop-old": 3_600, "roll-up-usage": 300}) == []
