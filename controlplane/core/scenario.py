@@ -7,9 +7,11 @@ be placed or evicted is asked by `placement`, `reclaim` and `cycle`.
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
+from controlplane.core.capacity import Cluster
 from controlplane.core.demand import Earmark, NodeShare, RunningAttempt
 from controlplane.core.ids import ClusterId, FlavorName, QueueId, WorkloadId
 from controlplane.core.index import FleetIndex, PodSize, SizeClass, Take
+from controlplane.core.lifecycle import ClusterState
 from controlplane.core.quota import Leg, QuotaTree
 from controlplane.core.snapshot import Snapshot
 
@@ -23,7 +25,8 @@ class Scenario:
     def __init__(self, snapshot: Snapshot, now: datetime, index: FleetIndex | None = None) -> None:
         self.snapshot = snapshot
         self.index = index or FleetIndex(snapshot.clusters, snapshot.nodes)
-        self.tree = tree_of(snapshot, _summed(self.index.owned.values()))
+        accepted = [owned for cluster, owned in self.index.owned.items() if is_accepted(snapshot.clusters[cluster])]
+        self.tree = tree_of(snapshot, _summed(accepted))
         self.work = 0  # work units: looks at Workloads, clusters and nodes, counted so that replay agrees
         self.start = self.checkpoint()
         self.earmarks: dict[WorkloadId, Earmark] = {}
@@ -132,7 +135,7 @@ class Scenario:
 def tree_of(snapshot: Snapshot, owned: Mapping[FlavorName, int] | None = None) -> QuotaTree:
     """The quota tree of a Snapshot, charged with all that runs and with what other Pools use.
 
-    `owned` is what this Pool's clusters own, if the caller has counted it already.
+    `owned` is what this Pool's accepted clusters own, if the caller has counted it already.
     """
     usage: dict[tuple[QueueId, FlavorName], int] = {}
     for (queue, flavor), amount in snapshot.usage_elsewhere.items():
@@ -141,8 +144,15 @@ def tree_of(snapshot: Snapshot, owned: Mapping[FlavorName, int] | None = None) -
         for flavor, amount in attempt.charges:
             usage[attempt.queue, flavor] = usage.get((attempt.queue, flavor), 0) + amount
     known = {account: amount for account, amount in usage.items() if account[0] in snapshot.queues}
-    here = _summed(node.owned for node in snapshot.nodes.values()) if owned is None else owned
-    return QuotaTree(snapshot.queues.values(), known, _summed((here, snapshot.owned_elsewhere)))
+    if owned is None:
+        accepted = {cluster.id for cluster in snapshot.clusters.values() if is_accepted(cluster)}
+        owned = _summed(node.owned for node in snapshot.nodes.values() if node.cluster in accepted)
+    return QuotaTree(snapshot.queues.values(), known, _summed((owned, snapshot.owned_elsewhere)))
+
+
+def is_accepted(cluster: Cluster) -> bool:
+    """Whether what a Cluster owns counts for quota; also while it is silent: a dark cluster cuts nobody."""
+    return cluster.state not in {ClusterState.CREATED, ClusterState.ENROLLED, ClusterState.REMOVED}
 
 
 def _summed(amounts: Iterable[Mapping[FlavorName, int]]) -> dict[FlavorName, int]:

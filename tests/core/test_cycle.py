@@ -11,6 +11,7 @@ from controlplane.core.index import FleetIndex
 from controlplane.core.lifecycle import ClusterState
 from controlplane.core.plan import Plan
 from controlplane.core.policy import Policy
+from controlplane.core.scenario import tree_of
 from tests.builders.core import A100, H100, NOW, AWorkload, AWorld, a_pod_set, a_workload, a_world
 from tests.builders.plans import admitted, codes, planned, sentences, where
 
@@ -286,3 +287,14 @@ def test_clusters_of_other_pools_count_for_a_root_that_owns_all() -> None:
     assert "8 of 8 in use" in plan_cycle(snapshot, Policy(), NOW).reasons[WorkloadId("job")][0].sentence()
     richer = replace(snapshot, owned_elsewhere={H100: 8})
     assert plan_cycle(richer, Policy(), NOW).reasons[WorkloadId("job")][0].code == "not-enough-free"
+
+
+def test_what_a_root_owns_does_not_shrink_with_a_cluster_that_is_silent() -> None:
+    world = a_world().cluster("east").racks(1, 1).queue("org", None).waits(a_workload().in_queue("org").asking(1))
+    world.cluster("dark", state=ClusterState.UNREACHABLE).racks(1, 1, block="b1")
+    world.cluster("unknown", state=ClusterState.ENROLLED).racks(1, 1, block="b2")
+    assert tree_of(world.build()).potential(world.queues["org"].id, H100) == 16
+    world.runs("x", "org", {"b1-r0-n0": 8})
+    assert admitted(planned(world)) == ["job"]
+    world.runs("y", "org", {"b0-r0-n0": 8})
+    assert "16 of 16 in use" in sentences(planned(world), "job")[0]
