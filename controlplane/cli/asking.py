@@ -14,12 +14,23 @@ OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table, jso
 FileOption = Annotated[str, typer.Option("--file", "-f", help="A file of documents; - for stdin.")]
 
 
-def client() -> "Client":
-    """A client of the current context's plane."""
-    # Late, so that `muster --help` does not wait for an HTTP library.
-    from controlplane.cli.client import Client, current_context
+_clients: list["Client"] = []
 
-    return Client(current_context())
+
+def client() -> "Client":
+    """A client of the current context's plane; the same one as long as the command runs."""
+    if not _clients:
+        # Late, so that `muster --help` does not wait for an HTTP library.
+        from controlplane.cli.client import Client, current_context
+
+        _clients.append(Client(current_context()))
+    return _clients[0]
+
+
+def hang_up() -> None:
+    """Close the client, if there is one."""
+    while _clients:
+        _clients.pop().close()
 
 
 def apply_file(file: str, output: Output) -> None:

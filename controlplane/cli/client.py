@@ -119,6 +119,10 @@ class Client:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._http = httpx.Client(base_url=self.url, headers=headers, timeout=TIMEOUT_SECONDS)
 
+    def close(self) -> None:
+        """Hang up."""
+        self._http.close()
+
     def get(self, path: str, query: Query | None = None) -> Json:
         """One thing."""
         return self._ask("GET", path, params=_given(query))

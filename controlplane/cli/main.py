@@ -9,6 +9,7 @@ import sys
 import typer
 
 from controlplane.cli import admin, demo, local, plane, workloads
+from controlplane.cli.asking import hang_up
 from controlplane.cli.errors import CommandError, Exit
 
 app = typer.Typer(
@@ -33,6 +34,8 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         sys.stderr.close()
         sys.exit(Exit.FAILED)
+    finally:
+        hang_up()
 
 
 if __name__ == "__main__":
