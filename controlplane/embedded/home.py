@@ -9,6 +9,7 @@ import json
 import os
 import secrets
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from pathlib import Path
 from controlplane.embedded.errors import AlreadyRunning, Refusal
 
 LOCAL_HOST = "127.0.0.1"
+PORT_TRIES = 20
 
 
 def default_folder() -> Path:
@@ -53,6 +55,29 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
         return True
+
+
+def reserve(port: int) -> bool:
+    """Whether a server of ours may listen here; if so, no other plane of this machine chooses it while we live.
+
+    Between choosing a port and listening on it pass seconds. A name that the kernel forgets with us, and that is no
+    file, tells others meanwhile; elsewhere than on Linux the first to listen wins.
+    """
+    if not is_free(port):
+        return False
+    if sys.platform != "linux" or port in _reserved:
+        return True
+    mark = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        mark.bind(f"\0muster-port-{port}")
+    except OSError:
+        mark.close()
+        return False
+    _reserved[port] = mark
+    return True
+
+
+_reserved: dict[int, socket.socket] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +132,15 @@ class Home:
         """The port that `name` had last time if it is free, else the wanted one, else any; remembered."""
         file = self.path / "ports.json"
         ports: dict[str, int] = _read_json(file)
-        if (port := ports.get(name)) and is_free(port):
-            return port
-        ports[name] = wanted if wanted and wanted not in ports.values() and is_free(wanted) else free_port()
-        write_private(file, json.dumps(ports))
-        return ports[name]
+        others = {port for other, port in ports.items() if other != name}
+        for port in (ports.get(name), wanted, *(free_port() for _ in range(PORT_TRIES))):
+            if port and port not in others and reserve(port):
+                break
+        else:
+            raise Refusal(f"No free port for {name} was found on {LOCAL_HOST}")
+        if ports.get(name) != port:
+            write_private(file, json.dumps({**ports, name: port}))
+        return port
 
     @contextmanager
     def lock(self) -> Iterator[None]:

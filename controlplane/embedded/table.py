@@ -13,7 +13,8 @@ from typing import Protocol
 
 from controlplane.embedded.children import Spec
 from controlplane.embedded.cli_config import is_remembered
-from controlplane.embedded.home import LOCAL_HOST, Home
+from controlplane.embedded.errors import StartFailed
+from controlplane.embedded.home import LOCAL_HOST, Home, reserve
 
 PYTHON = (sys.executable, "-m", "controlplane.embedded.begin")
 API_PORT = 8440
@@ -63,8 +64,8 @@ class Plane:
     @classmethod
     def choose(cls, home: Home, workers: int = 1, planners: int = 1) -> "Plane":
         """With the ports that the user names, else those of last time."""
-        api = int(os.environ.get("MUSTER_API_PORT") or home.port("api", API_PORT))
-        agents = int(os.environ.get("MUSTER_AGENT_PORT") or home.port("agents", AGENT_PORT))
+        api = _named_port("MUSTER_API_PORT") or home.port("api", API_PORT)
+        agents = _named_port("MUSTER_AGENT_PORT") or home.port("agents", AGENT_PORT)
         return cls(home, api, agents, workers, planners)
 
     @property
@@ -126,6 +127,13 @@ def ask(port: int, path: str) -> tuple[int, str]:
 def answers(port: int, path: str) -> bool:
     """Whether a server on the loopback answers 200."""
     return ask(port, path)[0] == 200
+
+
+def _named_port(variable: str) -> int:
+    named = int(os.environ.get(variable) or 0)
+    if named and not reserve(named):
+        raise StartFailed(f"{variable} is {named}, but somebody listens there already")
+    return named
 
 
 def _numbered(name: str, count: int) -> list[tuple[str, tuple[str, ...], Callable[[], bool]]]:
