@@ -102,6 +102,9 @@ def follow(work: Work) -> None:
     """Take every step that what is known now leads to."""
     state = work.fact.state
     states = {pod.state for pod in work.pods.values()}
+    if work.before.workload_state is WorkloadState.CANCELLING:
+        order_stop(work, Outcome.CANCELLED, None)  # whoever missed it: nothing of a cancelled Workload goes on
+        state = work.fact.state
     if state is AttemptState.ENDED:
         if work.fact.failed_at is not None and not work.is_judged():
             _judge(work)

@@ -10,12 +10,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+import structlog
+
 from controlplane.contract.agent.attempts import AttemptObservation, PodObservation
 from controlplane.core.facts.attempts import AttemptFact, object_id
 from controlplane.core.facts.fleet import ClusterFact
 from controlplane.core.facts.ledger import AttemptKey
 from controlplane.core.ids import AttemptNumber, ClusterId, NodeId, WorkloadId
-from controlplane.core.lifecycle import AttemptState, Outcome
+from controlplane.core.lifecycle import AttemptState, ImpossibleTransition, Outcome
 from controlplane.core.policy import Policy
 from controlplane.core.reasons import Reason, ReasonCode, reason
 from controlplane.services import attempt_batch
@@ -26,6 +28,8 @@ from controlplane.services.ports.unit_of_work import UnitOfWork
 PLANE = "plane"
 PREPARE_SECONDS_MAX = 300  # behind the agent's own budgets, in case that an agent never speaks of one
 START_SECONDS_MAX = 3_600
+
+log = structlog.get_logger(__name__)
 
 Fold = Callable[[Work], None]
 
@@ -122,10 +126,16 @@ def _carry(
 
 def _worked(uow: UnitOfWork, facts: Sequence[AttemptFact], fold: Fold) -> list[Work]:
     policies = uow.attempts.policies({fact.pool for fact in facts})
-    works = [Work(fact, uow.now, policies.get(fact.pool, Policy())) for fact in facts]
-    for work in works:
-        fold(work)
-        follow(work)
+    works: list[Work] = []
+    for fact in facts:
+        work = Work(fact, uow.now, policies.get(fact.pool, Policy()))
+        try:
+            fold(work)
+            follow(work)
+        except ImpossibleTransition:  # one broken Attempt must not keep its cluster from being heard
+            log.exception("attempt_stuck", workload=fact.key.workload, attempt=fact.key.attempt)
+            continue
+        works.append(work)
     return works
 
 

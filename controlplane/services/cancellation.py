@@ -20,6 +20,9 @@ def cancel(uow: UnitOfWork, caller: Caller, workload: WorkloadId) -> WorkloadSta
         return state
     # Accounts and nodes come before Workloads in the order of locks, so the Attempt is stopped first.
     attempts.stop(uow, uow.attempts.live_of([workload]), Outcome.CANCELLED, None, caller.principal.actor)
+    uow.workloads.lock(workload)
+    # A planner may have placed it since that look; under the lock nobody can any more.
+    attempts.stop(uow, uow.attempts.live_of([workload]), Outcome.CANCELLED, None, caller.principal.actor)
     fact = uow.workloads.lock(workload)
     assert fact is not None
     if (state := _settled(fact)) is not None:

@@ -10,8 +10,10 @@ from controlplane.services import attempts, fleet
 from controlplane.services.authz import Caller
 from controlplane.services.cancellation import cancel
 from controlplane.services.ports.unit_of_work import run
+from tests.builders.rows import Rows
 from tests.services.agents import Agent, node, placed, plan, ready, tell_time
 from tests.services.planes import Plane
+from tests.support.databases import Database
 
 ROOT = Caller(Principal(1, "person", "root", (Binding(Role.PLATFORM_ADMIN, None),)))
 
@@ -88,6 +90,19 @@ def test_a_cancel_before_the_agent_ever_heard_of_it_ends_with_its_word(plane: Pl
     assert agent.kinds[name] == ["tombstone"], "the order to create it is not told any more"
     agent.bury(name)
     assert (plane.state(gang), used(plane)) == ("cancelled", 0)
+
+
+def test_nothing_of_a_cancelled_gang_goes_on_whoever_missed_its_stop(
+    plane: Plane, agent: Agent, team: int, database: Database
+) -> None:
+    gang, name = placed(plane, agent, team)
+    rows = Rows(database)
+    rows.move(gang, "cancelling")
+    rows.dispose()
+    agent.prepare(name)
+    assert agent.kinds[name] == ["apply", "tombstone"]
+    agent.bury(name)
+    assert (plane.state(gang), attempt(plane), used(plane)) == ("cancelled", ("ended", "cancelled"), 0)
 
 
 def test_success_that_comes_with_a_cancel_leaves_the_users_word(plane: Plane, agent: Agent, team: int) -> None:
