@@ -38,6 +38,8 @@ class View:
     is_reachable: bool = True
     version: int = 0
     inventory_version: int = 0
+    _touched: set[str] = field(default_factory=set)
+    _pods_on: dict[str, dict[str, PodFacts]] = field(default_factory=dict)
     _pods_of: dict[str, dict[str, PodFacts]] = field(default_factory=dict)
     _objects_of: dict[str, dict[str, ObjectFacts]] = field(default_factory=dict)
 
@@ -46,6 +48,14 @@ class View:
 
     def objects_of(self, owner: str) -> Iterable[ObjectFacts]:
         return self._objects_of.get(owner, {}).values()
+
+    def pods_on(self, node: str) -> Iterable[PodFacts]:
+        return self._pods_on.get(node, {}).values()
+
+    def take_touched(self) -> set[str]:
+        """Object ids of which something changed since this was last asked."""
+        touched, self._touched = self._touched, set()
+        return touched
 
     def owners(self) -> set[str]:
         """Every object id of which something with our labels exists."""
@@ -65,8 +75,12 @@ class View:
         if before == pod:
             return
         self.pods[pod.uid] = pod
+        if pod.node:
+            self._pods_on.setdefault(pod.node, {})[pod.uid] = pod
         if pod.workload:
-            self._pods_of.setdefault(object_id(pod.workload, pod.attempt), {})[pod.uid] = pod
+            owner = object_id(pod.workload, pod.attempt)
+            self._pods_of.setdefault(owner, {})[pod.uid] = pod
+            self._touched.add(owner)
         bound = bool(pod.node) or (before is not None and bool(before.node))
         self._changed(inventory=bound and (not pod.workload or before is None or before.is_finished != pod.is_finished))
 
@@ -74,21 +88,28 @@ class View:
         pod = self.pods.pop(uid, None)
         if pod is None:
             return
+        _drop(self._pods_on, pod.node, uid)
         if pod.workload:
-            _drop(self._pods_of, object_id(pod.workload, pod.attempt), uid)
+            owner = object_id(pod.workload, pod.attempt)
+            _drop(self._pods_of, owner, uid)
+            self._touched.add(owner)
         self._changed(inventory=bool(pod.node))
 
     def put_object(self, each: ObjectFacts) -> None:
         if self.objects.get(each.uid) == each:
             return
         self.objects[each.uid] = each
-        self._objects_of.setdefault(object_id(each.workload, each.attempt), {})[each.uid] = each
+        owner = object_id(each.workload, each.attempt)
+        self._objects_of.setdefault(owner, {})[each.uid] = each
+        self._touched.add(owner)
         self._changed()
 
     def drop_object(self, uid: str) -> None:
         each = self.objects.pop(uid, None)
         if each is not None:
-            _drop(self._objects_of, object_id(each.workload, each.attempt), uid)
+            owner = object_id(each.workload, each.attempt)
+            _drop(self._objects_of, owner, uid)
+            self._touched.add(owner)
             self._changed()
 
     def put_namespace(self, name: str) -> None:

@@ -62,10 +62,10 @@ class Inventory:
 
     def update(self, view: View, known: Iterable[str]) -> None:
         """Bring the reports up to date; `known` are the object ids of which a directive knows."""
-        foreign = foreign_pods(view, frozenset(known))
+        ours = frozenset(known)
         fresh: dict[str, _Kept] = {}
         for node in view.nodes.values():
-            pods = foreign.get(node.name, [])
+            pods = foreign_pods(view, node.name, ours)
             made_from = (node.version, self.levels, *sorted(pod.uid for pod in pods))
             kept = self._kept.get(node.uid)
             fresh[node.uid] = kept if kept and kept.made_from == made_from else self._make(node, pods, made_from)
@@ -138,14 +138,13 @@ class Inventory:
         return _Kept(made_from, report, node_digest(report), len(report.model_dump_json()))
 
 
-def foreign_pods(view: View, known: frozenset[str]) -> dict[str, list[PodFacts]]:
-    """Bound, not finished pods that no directive knows, by node."""
-    found: dict[str, list[PodFacts]] = {}
-    for pod in view.pods.values():
-        is_ours = bool(pod.workload) and object_id(pod.workload, pod.attempt) in known
-        if pod.node and not pod.is_finished and not is_ours:
-            found.setdefault(pod.node, []).append(pod)
-    return found
+def foreign_pods(view: View, node: str, known: frozenset[str]) -> list[PodFacts]:
+    """Pods on a node that are not finished and that no directive knows."""
+    return [
+        pod
+        for pod in view.pods_on(node)
+        if not pod.is_finished and not (pod.workload and object_id(pod.workload, pod.attempt) in known)
+    ]
 
 
 def node_report(node: NodeFacts, foreign: Sequence[PodFacts], levels: Sequence[tuple[str, str]]) -> NodeReport:

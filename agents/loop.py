@@ -95,12 +95,15 @@ class Agent:
             await asyncio.sleep(GATHER_SECONDS)
 
     async def _work(self) -> None:
+        looked_at = 0.0
         while True:
             await self._wake.wait()
             self._wake.clear()
             view = self._cluster.view
             if view.is_complete and view.is_reachable:
-                self._bench.step()
+                is_time = time.monotonic() - looked_at >= TICK_SECONDS
+                looked_at = time.monotonic() if is_time else looked_at
+                self._bench.step(everything=is_time)
                 self._read_inventory()
             if self._outbox.has_news() or self._inventory.has_news():
                 self._news.set()

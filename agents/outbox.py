@@ -6,6 +6,8 @@ simply said again. Nothing here decides what is true.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeVar
 
 from agents.attempts import PodKey
 from controlplane.contract.agent.attempts import AttemptObservation, PodObservation
@@ -27,41 +29,53 @@ class Parcel:
         return not self.attempts and not self.pods
 
 
+PodPlace = tuple[str, PodKey]
+
+
 @dataclass(slots=True)
 class Outbox:
-    """The newest observation of everything, and the one last told."""
+    """The newest observation of everything, the one last told, and the keys of those that differ."""
 
     _attempts: dict[str, AttemptObservation] = field(default_factory=dict)
-    _pods: dict[tuple[str, PodKey], PodObservation] = field(default_factory=dict)
+    _pods: dict[PodPlace, PodObservation] = field(default_factory=dict)
     _told_attempts: dict[str, AttemptObservation] = field(default_factory=dict)
-    _told_pods: dict[tuple[str, PodKey], PodObservation] = field(default_factory=dict)
+    _told_pods: dict[PodPlace, PodObservation] = field(default_factory=dict)
+    # Dictionaries for their order: what has waited longest goes first.
+    _new_attempts: dict[str, None] = field(default_factory=dict)
+    _new_pods: dict[PodPlace, None] = field(default_factory=dict)
 
     def observe(self, attempt: AttemptObservation, pods: Iterable[tuple[PodKey, PodObservation]] = ()) -> None:
         """Replace what is known of an Attempt and of its pods."""
-        self._attempts[attempt.object_id] = attempt
+        owner = attempt.object_id
+        self._attempts[owner] = attempt
+        _mark(self._new_attempts, owner, is_new=self._told_attempts.get(owner) != attempt)
         for key, seen in pods:
-            self._pods[attempt.object_id, key] = seen
+            self._pods[owner, key] = seen
+            _mark(self._new_pods, (owner, key), is_new=self._told_pods.get((owner, key)) != seen)
 
     def forget(self, object_id: str) -> None:
         """An Attempt of which nothing exists and the plane knows it."""
-        for attempts in (self._attempts, self._told_attempts):
+        for attempts in (self._attempts, self._told_attempts, self._new_attempts):
             attempts.pop(object_id, None)
-        for pods in (self._pods, self._told_pods):
+        for pods in (self._pods, self._told_pods, self._new_pods):
             for key in [key for key in pods if key[0] == object_id]:
                 del pods[key]
 
     def tell_all_again(self) -> None:
         self._told_attempts.clear()
         self._told_pods.clear()
+        self._new_attempts = dict.fromkeys(self._attempts)
+        self._new_pods = dict.fromkeys(self._pods)
 
     def has_news(self) -> bool:
-        return not self.parcel(limit=1).is_empty
+        return bool(self._new_attempts or self._new_pods)
 
-    def parcel(self, limit: int = PODS_PER_REQUEST) -> Parcel:
-        """The next news, pods of one request before the states that rest on them."""
-        pods = _changed(self._pods, self._told_pods, limit)
-        rest = _changed(self._attempts, self._told_attempts, min(limit, ATTEMPTS_PER_REQUEST))
-        return Parcel(tuple(rest), tuple(pods))
+    def parcel(self) -> Parcel:
+        """The next news; pods before the states that rest on them, so states wait while pods do not fit."""
+        pods = [self._pods[key] for key in islice(self._new_pods, PODS_PER_REQUEST)]
+        room = 0 if len(self._new_pods) > PODS_PER_REQUEST else ATTEMPTS_PER_REQUEST
+        attempts = [self._attempts[key] for key in islice(self._new_attempts, room)]
+        return Parcel(tuple(attempts), tuple(pods))
 
     def whole_parcel(self) -> Parcel | None:
         """Everything, if one request can carry it."""
@@ -70,23 +84,26 @@ class Outbox:
         return Parcel(tuple(self._attempts.values()), tuple(self._pods.values()))
 
     def told(self, parcel: Parcel) -> None:
-        """The reply to the request with this parcel has come."""
+        """The reply to the request with this parcel has come; what changed meanwhile is still news."""
         for attempt in parcel.attempts:
-            self._told_attempts[attempt.object_id] = attempt
+            owner = attempt.object_id
+            self._told_attempts[owner] = attempt
+            _mark(self._new_attempts, owner, is_new=self._attempts.get(owner, attempt) != attempt)
         for pod in parcel.pods:
-            owner = f"{pod.workload}.{pod.attempt}"
-            self._told_pods[owner, (pod.pod_set, pod.index)] = pod
+            place = (f"{pod.workload}.{pod.attempt}", (pod.pod_set, pod.index))
+            self._told_pods[place] = pod
+            _mark(self._new_pods, place, is_new=self._pods.get(place, pod) != pod)
 
     def is_told_gone(self, object_id: str) -> bool:
         seen = self._told_attempts.get(object_id)
         return seen is not None and seen.state == "gone"
 
 
-def _changed(now: dict, told: dict, limit: int) -> list:  # type: ignore[type-arg]  # one loop for two kinds of dictionaries
-    found = []
-    for key, seen in now.items():
-        if told.get(key) != seen:
-            found.append(seen)
-            if len(found) >= limit:
-                break
-    return found
+Place = TypeVar("Place")
+
+
+def _mark(news: dict[Place, None], place: Place, *, is_new: bool) -> None:
+    if is_new:
+        news[place] = None
+    else:
+        news.pop(place, None)

@@ -57,11 +57,10 @@ def _taken_devices(desired: Desired, there: Owned, view: View, known: frozenset[
         is_there = pod is not None and (bool(pod.node) or pod.is_finished)
         if not is_there and (pin.pod_set, pin.index) not in done:
             waiting[pin.node, pin.resource] = waiting.get((pin.node, pin.resource), 0) + pin.amount
-    names = {node for node, _ in waiting}
-    foreign = {node: pods for node, pods in foreign_pods(view, known).items() if node in names}
+    foreign = {node: foreign_pods(view, node, known) for node, _ in waiting}
     taken = {}
     for (name, resource), amount in waiting.items():
-        used = sum(pod.requests.get(resource, 0) for pod in foreign.get(name, ()))
+        used = sum(pod.requests.get(resource, 0) for pod in foreign[name])
         bound = sum(
             pod.requests.get(resource, 0) for pod in there.all_pods() if pod.node == name and not pod.is_finished
         )

@@ -54,6 +54,7 @@ class Workbench:
     _desired: dict[str, Desired] = field(default_factory=dict)
     _tasks: dict[str, _Task] = field(default_factory=dict)
     _unknown: set[str] = field(default_factory=set)
+    _due: set[str] = field(default_factory=set)
     _at_once: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(ACTIONS_AT_ONCE))
 
     def recall(self) -> None:
@@ -77,6 +78,7 @@ class Workbench:
                 refused = policy.refusal(wish.body, self.local_policy)
                 wish = report.local_refusal(wish, refused) if refused else wish
             self._desired[directive.object_id] = wish
+            self._due.add(directive.object_id)
         self.woken()
 
     def has_unknown(self) -> bool:
@@ -98,19 +100,29 @@ class Workbench:
             self._tasks.pop(object_id, None)
             self.outbox.forget(object_id)
 
-    def step(self) -> None:
-        """One pass over all Attempts: note, judge, and set to work who is idle. Needs a complete, reachable view."""
+    def step(self, *, everything: bool = True) -> None:
+        """One pass: note, judge, and set to work who is idle. Needs a complete, reachable view.
+
+        Not `everything`: only the Attempts of which an object, an order or an action has changed; what matures with
+        time, or depends on others' pods, is found by the next pass over all.
+        """
         now = self.clock()
         known = self.known()
-        for object_id, wish in list(self._desired.items()):
-            fresh = report.refresh(wish, self.cluster.view)
-            if (refused := rejections.judge(fresh, self.cluster.view, now, known)) is not None:
-                fresh = report.local_refusal(fresh, refused)
-                log.warning("attempt rejected", object=object_id, code=refused.code, **refused.facts)
-            self._desired[object_id] = fresh
-            self._set_to_work(fresh, now)
-            self._note(fresh, now)
-        self._note_unknown(known)
+        touched = self.cluster.view.take_touched() | self._due
+        self._due = set()
+        for object_id in list(self._desired) if everything else sorted(touched & known):
+            self._look_at(object_id, now, known)
+        if everything or not touched <= known:
+            self._note_unknown(known)
+
+    def _look_at(self, object_id: str, now: datetime, known: frozenset[str]) -> None:
+        fresh = report.refresh(self._desired[object_id], self.cluster.view)
+        if (refused := rejections.judge(fresh, self.cluster.view, now, known)) is not None:
+            fresh = report.local_refusal(fresh, refused)
+            log.warning("attempt rejected", object=object_id, code=refused.code, **refused.facts)
+        self._desired[object_id] = fresh
+        self._set_to_work(fresh, now)
+        self._note(self._desired[object_id], now)
 
     async def finish(self) -> None:
         """Wait for actions under way; they are short."""
@@ -141,6 +153,7 @@ class Workbench:
                     return
             task.failures = 0
         finally:
+            self._due.add(object_id)
             self.woken()
 
     async def _one(self, action: Action) -> Outcome:

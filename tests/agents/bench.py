@@ -168,8 +168,10 @@ class Bench:
             await asyncio.sleep(0.005)
 
     async def _run(self) -> None:
+        looked_at = 0.0
         while True:
             await self._wake.wait()
             self._wake.clear()
-            self.work.step()
+            self.work.step(everything=time.monotonic() - looked_at > 0.2)
+            looked_at = time.monotonic() if time.monotonic() - looked_at > 0.2 else looked_at
             await asyncio.sleep(0)
