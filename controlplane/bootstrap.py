@@ -69,7 +69,7 @@ class Container:
     def violations(self) -> list[ViolationView]:
         """Every broken invariant that rows can show."""
         # Late: nobody but this question needs it, and it costs every process memory.
-        from controlplane.db import doctor  # noqa: PLC0415
+        from controlplane.db import doctor  # noqa: PLC0415 - see above
 
         with self.engine.connect() as connection:
             return [ViolationView(invariant=each.invariant, detail=str(each)) for each in doctor.violations(connection)]

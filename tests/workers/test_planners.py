@@ -74,7 +74,8 @@ def test_when_the_owning_planner_is_killed_another_plans_under_a_new_epoch(
     team = plane.queue("team", nominal=64)
     with workers(database, valkey, tmp_path) as started:
         planners = {process.pid: process for process in (started.start("planner"), started.start("planner"))}
-        owner, epoch = eventually(lambda: lease(plane) if lease(plane)[0] else None, within=START_SECONDS)
+        eventually(lambda: bool(lease(plane)[0]), within=START_SECONDS, what="a planner that owns the Pool")
+        owner, epoch = lease(plane)
         first = plane.workload("first", team, pods=2)
         is_planned(plane, first, started, within=START_SECONDS)
         [pid] = [pid for pid in planners if f"-{pid}-" in owner]
