@@ -11,6 +11,7 @@ import shutil
 import ssl
 import time
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -182,6 +183,7 @@ class KubeCluster:
         The controllers then add their taints and mark the pods by themselves, within a second or two.
         """
         ready = {"type": "Ready", "status": status, "reason": "NodeStatusUnknown", "message": "broken by the test"}
+        ready["lastTransitionTime"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         body: Json = {"status": {"conditions": [ready]}}
         self.client.patch("Node", name, body, how="strategic", subresource="status")
 

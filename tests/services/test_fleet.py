@@ -193,6 +193,22 @@ def test_nodes_of_a_silent_cluster_are_not_judged(plane: Plane) -> None:
     assert (state(plane), plane.state(gang)) == ("suspect", "running")
 
 
+def test_a_node_that_does_not_say_since_when_it_is_not_ready_is_lost_all_the_same(plane: Plane) -> None:
+    agent = ready(plane, "eu", node("n1"), node("n2"))
+    gang, name = placed(plane, agent, plane.queue("team", nominal=16))
+    agent.run(name)
+    untold = node("n1", ready=False).model_copy(update={"ready_changed_at": None})
+    agent.report(untold)
+    agent.report(untold.model_copy(update={"labels": {"zone": "a"}}))
+    assert plane.rows("SELECT ready_changed_at FROM node WHERE name = 'n1'")[0].ready_changed_at is not None
+    plane.do("UPDATE node SET ready_changed_at = now() - interval '1 hour', next_check_at = now() WHERE name = 'n1'")
+    agent.report(untold)
+    with plane.uow() as uow:
+        fleet.check_nodes(uow, 10)
+    assert plane.rows("SELECT lost_at FROM node WHERE name = 'n1'")[0].lost_at is not None
+    assert plane.state(gang) == "stopping"
+
+
 def test_two_writers_of_one_node_lose_nothing_of_each_other(plane: Plane) -> None:
     """T47: taints that the cluster tells and a cordon that an admin asks for stand side by side."""
     agent = ready(plane, "eu", node("n1"))

@@ -106,7 +106,9 @@ class FleetStore:
         replaced = self.remove_nodes(cluster, taken, keep=False) if taken else NodeSignals()
         uids = [node.uid for node in nodes]
         before = {row.uid: row for row in self._session.execute(sql.NODES_BEFORE, {"cluster": cluster, "uids": uids})}
-        rows = json.dumps([dict(node.row) for node in nodes])
+        rows = json.dumps(
+            [{**node.row, "ready_changed_at": self._turned(node, before.get(node.uid))} for node in nodes]
+        )
         stored = self._session.execute(sql.WRITE_NODES, {"cluster": cluster, "rows": rows, "now": self._now})
         ids = {row.uid: NodeId(row.id) for row in stored}
         changed = self._write_flavors(cluster, nodes, ids)
@@ -189,6 +191,17 @@ class FleetStore:
         self._session.execute(sql.REMOVE_DEVICES, {**values, "nodes": which})
         ill = {key for key, row in rows.items() if row["health"] in {"unhealthy", "lost"}} - before
         return tuple(sorted({homes[key] for key in ill}))
+
+    def _turned(self, node: NodeWrite, before: Line | None) -> object:
+        """When its readiness changed: as told; untold as stored, or as of now where it was seen to change."""
+        told, ready = node.row["ready_changed_at"], node.row["ready"]
+        if told is not None or (ready and before is None):
+            return told
+        is_same = before is not None and before.ready == ready
+        stored = before.ready_changed_at if before is not None and is_same else None
+        if stored is None and ready and is_same:
+            return None
+        return (stored or self._now).isoformat()
 
     def _write_discrepancies(self, nodes: Sequence[NodeWrite], ids: Mapping[str, NodeId]) -> None:
         rows = {

@@ -74,7 +74,7 @@ SET_INVENTORY = _text("""
     WHERE id = :cluster""")
 
 NODES_BEFORE = _text("""
-    SELECT uid, ready, lost_at FROM node
+    SELECT uid, ready, ready_changed_at, lost_at FROM node
     WHERE cluster_id = :cluster AND uid = ANY(CAST(:uids AS text[])) ORDER BY id FOR NO KEY UPDATE""")
 
 # A node's name is used again while its old object's end is not told yet: the old one is gone.
