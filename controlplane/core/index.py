@@ -48,10 +48,11 @@ class Take(NamedTuple):
 class SizeClass:
     """Counters of one pod size: `count[domain]` pods fit, and buckets of domains by count, per group."""
 
-    __slots__ = ("_tree", "at", "count", "mask", "size")
+    __slots__ = ("_tree", "at", "count", "is_used", "mask", "size")
 
     def __init__(self, size: PodSize, tree: TopologyTree) -> None:
         self.size = size
+        self.is_used = True  # since the last refresh
         self._tree = tree
         self.count = [0] * tree.domains
         self.mask = [0] * len(tree.members)
@@ -156,14 +157,19 @@ class FleetIndex:
         for index in changed:
             self._forget(index)
             self._read(index, nodes[self._seen[index].id])
+        # Every class costs at each change: those with CPU and memory go when a cycle did not ask for them.
+        self._classes = {at: each for at, each in self._classes.items() if each.is_used or at == at.devices_only}
         for size_class in self._classes.values():
+            size_class.is_used = False
             size_class.update([(index, self.fits(size_class.size, index)) for index in changed])
         return self
 
     def size_class(self, size: PodSize) -> SizeClass:
         """The counters of one pod size, made now if nobody asked for it before."""
         size_class = self._classes.get(size)
-        if size_class is None:
+        if size_class is not None:
+            size_class.is_used = True
+        else:
             if len(self._classes) >= CLASSES_MAX:
                 self._classes = {at: kept for at, kept in self._classes.items() if at == at.devices_only}
             size_class = self._classes[size] = SizeClass(size, self.tree)

@@ -106,6 +106,28 @@ def test_a_refreshed_index_is_a_new_one() -> None:
         assert warm.size_class(size).at == cold.size_class(size).at
 
 
+def test_counters_that_a_cycle_did_not_ask_for_are_made_again_when_needed() -> None:
+    world = a_world().cluster("east").racks(1, 2)
+    index, size = index_of(world), PodSize(H100, 2, 40_000)
+    first = index.size_class(size)
+    snapshot = world.build()
+    assert index.refreshed(snapshot.clusters, snapshot.nodes).size_class(size) is first
+    for _ in range(2):
+        index.refreshed(snapshot.clusters, snapshot.nodes)
+    again = index.size_class(size)
+    assert again is not first
+    assert again.count == first.count
+
+
+def test_what_a_crashed_cycle_left_is_undone_before_the_next() -> None:
+    world = a_world().cluster("east").racks(1, 2)
+    index, snapshot = index_of(world), world.build()
+    index.take([Take(0, H100, 8)])
+    index.close(1)
+    warm = index.refreshed(snapshot.clusters, snapshot.nodes)
+    assert warm.size_class(PodSize(H100, 8)).count[:2] == [1, 1]
+
+
 def test_a_node_that_comes_or_moves_makes_a_new_index() -> None:
     world = a_world().cluster("east").racks(2, 2)
     index = index_of(world)

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from controlplane.core.demand import Earmark, Exclusion, PodSet, TopologyMode, Workload
 from controlplane.core.entitlement import quota_reason
 from controlplane.core.ids import ClusterId, QueueId
-from controlplane.core.index import SizeClass
+from controlplane.core.index import FleetIndex, PodSize
 from controlplane.core.placement.clusters import Ranked
 from controlplane.core.placement.workload import Room, asked_level, hardest_first, place_in_cluster, sizes
 from controlplane.core.policy import Policy
 from controlplane.core.reasons import Fact, Reason, ReasonCode, reason
 from controlplane.core.scenario import Scenario
+from controlplane.core.topology import WHOLE_CLUSTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ def why_nowhere(
 def _nearness(scenario: Scenario, workload: Workload, cluster: ClusterId, room: Room) -> int:
     root = scenario.index.tree.root[cluster]
     tried = sizes(hardest_first(workload.pod_sets)[0], room) if workload.pod_sets else []
-    return max((scenario.index.size_class(size).count[root] for _, size in tried), default=0)
+    counted = [size.devices_only if size.devices else size for _, size in tried]
+    return max((scenario.index.size_class(size).count[root] for size in counted), default=0)
 
 
 def shortfall(
@@ -157,28 +159,40 @@ def _lacks(scenario: Scenario, queue: QueueId, pod_set: PodSet, cluster: Cluster
         flavor, wanted = pod_set.flavors[0], pod_set.devices * pod_set.replicas
         over = quota_reason(scenario.tree, queue, flavor, (room.get(flavor, 0), wanted))
         return Shortfall(pod_set.replicas, over)
-    root = index.tree.root[cluster]
-    size = max((size for _, size in tried), key=lambda size: (index.size_class(size).count[root], size.flavor))
-    size_class = index.size_class(size)
+    is_required = pod_set.topology_mode is TopologyMode.REQUIRED
+    level = asked_level(index, pod_set, cluster) if is_required else WHOLE_CLUSTER
+    assert level is not None, "a cluster without the required level was refused before"
+    rooms = [(*_best_domain(index, size, cluster, level, pod_set.replicas), size) for _, size in tried]
+    fits, domain, size = max(rooms, key=lambda room: room[0])
     facts: dict[str, Fact] = {
         "cluster": name,
+        "fits": fits,
         "pods": pod_set.replicas,
         "devices": size.devices,
         "flavor": size.flavor or "flavor",
     }
-    level = asked_level(index, pod_set, cluster)
-    if pod_set.topology_mode is TopologyMode.REQUIRED and level is not None:
-        domain, fits = _best_domain(scenario, size_class, cluster, level)
-        fragmented = reason(
-            ReasonCode.TOPOLOGY_TOO_FRAGMENTED, fits=fits, level=pod_set.topology_level, domain=domain, **facts
-        )
-        return Shortfall(pod_set.replicas - fits, fragmented)
-    fits, free = size_class.count[root], index.free_units(root, size.flavor)
-    return Shortfall(pod_set.replicas - fits, reason(ReasonCode.NOT_ENOUGH_FREE, fits=fits, free=free, **facts))
+    missing = pod_set.replicas - fits
+    if is_required:
+        why = reason(ReasonCode.TOPOLOGY_TOO_FRAGMENTED, level=pod_set.topology_level, domain=domain, **facts)
+        return Shortfall(missing, why)
+    free = index.free_units(index.tree.root[cluster], size.flavor)
+    return Shortfall(missing, reason(ReasonCode.NOT_ENOUGH_FREE, free=free, **facts))
 
 
-def _best_domain(scenario: Scenario, size_class: SizeClass, cluster: ClusterId, level: int) -> tuple[str, int]:
-    tree = scenario.index.tree
-    group = tree.group_of_level.get((cluster, level))
-    domain = None if group is None else size_class.emptiest(group)
-    return ("none", 0) if domain is None else (tree.label[domain], size_class.count[domain])
+def _best_domain(index: FleetIndex, size: PodSize, cluster: ClusterId, level: int, pods: int) -> tuple[int, str]:
+    """(pods, name) of a level's roomiest domain.
+
+    Counters of devices alone are the truth where they say no already; exact ones are made only where CPU or memory is
+    what is missing.
+    """
+    found = 0, "none"
+    for counted in dict.fromkeys((size.devices_only, size)) if size.devices else (size,):
+        size_class = index.size_class(counted)
+        group = index.tree.group_of_level.get((cluster, level))
+        domain = None if group is None else size_class.emptiest(group)
+        if level == WHOLE_CLUSTER:
+            domain = index.tree.root[cluster]
+        found = (0, "none") if domain is None else (size_class.count[domain], index.tree.label[domain])
+        if found[0] < pods:
+            break
+    return found
