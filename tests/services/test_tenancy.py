@@ -1,0 +1,102 @@
+"""Documents on a plane where work runs: cuts below what is in use, and the ledger that follows the tree."""
+
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from controlplane.contract.rest.documents import Applied
+from controlplane.core.facts.tenancy import Principal
+from controlplane.services import queries, tenancy, tokens
+from controlplane.services.authz import Caller
+from controlplane.services.documents import document_from
+from controlplane.services.ports.unit_of_work import run
+from controlplane.services.reading import read_yaml
+from controlplane.services.tenancy import Sent
+from tests.services.planes import H100, Plane
+from tests.support.databases import Database
+
+
+@pytest.fixture
+def plane(database: Database) -> Iterator[Plane]:
+    """A cluster of 64 devices, a root that owns them, and an admin."""
+    made = Plane(database)
+    made.cluster("eu-west", nodes=8)
+    run(made.uow, tokens.first_admin)
+    yield made
+    made.close()
+
+
+def admin(plane: Plane) -> Principal:
+    with plane.uow() as uow:
+        found = uow.tenancy.principal("person", tokens.FIRST_ADMIN)
+    assert found is not None
+    return found
+
+
+def apply(plane: Plane, *documents: dict[str, object]) -> list[Applied]:
+    sent = [Sent(*document_from(value)) for value in read_yaml(yaml.safe_dump_all(documents))]
+    return run(plane.uow, lambda uow: tenancy.apply(uow, Caller(admin(plane)), sent, lambda: "unused"))
+
+
+def queue(path: str, **quota: int) -> dict[str, object]:
+    return {
+        "apiVersion": "muster.dev/v1",
+        "kind": "Queue",
+        "metadata": {"name": path},
+        "spec": {"namespace": "team", "quotas": [{"flavor": H100, **quota}]},
+    }
+
+
+def quota_of(plane: Plane, path: str) -> tuple[int, int, int]:
+    """Used, available, borrowed."""
+    with plane.uow() as uow:
+        view = queries.queue(uow, admin(plane), path)
+    (quota,) = view.quotas
+    return quota.used, quota.available, quota.borrowed
+
+
+def test_a_cut_below_what_is_in_use_is_taken_with_a_warning_and_stops_admission_only(plane: Plane) -> None:
+    apply(plane, queue("lab"), queue("lab/a", nominal=32, borrow=0))
+    leaf = plane.rows("SELECT id FROM queue WHERE path = 'lab/a'")[0].id
+    first = plane.workload("first", leaf, pods=4)
+    planner = plane.planner()
+    planner.step()
+    assert plane.state(first) == "reserved"
+    assert quota_of(plane, "lab/a") == (32, 0, 0)
+
+    (cut,) = apply(plane, queue("lab/a", nominal=8, borrow=0))
+    assert [warning.code for warning in cut.warnings] == ["overdraft"]
+    assert f"32 {H100} are in use and 8 are allowed" in cut.warnings[0].detail
+    assert quota_of(plane, "lab/a") == (32, -24, 24)
+    assert plane.state(first) == "reserved"
+
+    second = plane.workload("second", leaf, pods=1)
+    planner.take()
+    planner.step()
+    assert plane.state(second) == "pending"
+
+    (back,) = apply(plane, queue("lab/a", nominal=40, borrow=0))
+    assert back.warnings == []
+    planner.take()
+    planner.step()
+    assert plane.state(second) == "reserved"
+
+
+def test_a_root_without_a_nominal_counts_what_clusters_own(plane: Plane) -> None:
+    apply(plane, queue("lab"), queue("lab/a", nominal=16))
+    with plane.uow() as uow:
+        view = queries.queue(uow, admin(plane), "lab/a")
+    (quota,) = view.quotas
+    assert quota.potential == 64
+
+
+def test_a_quota_that_is_no_longer_listed_is_withdrawn(plane: Plane) -> None:
+    apply(plane, queue("lab", nominal=64), queue("lab/a", nominal=16))
+    bare = queue("lab/a")
+    bare["spec"] = {"namespace": "team"}
+    apply(plane, bare)
+    with plane.uow() as uow:
+        (root,) = queries.queue(uow, admin(plane), "lab").quotas
+        assert queries.queue(uow, admin(plane), "lab/a").quotas == []
+    assert root.subtree == 64
