@@ -20,6 +20,8 @@ NAMES = ["postgres", "valkey", "api", "worker", "planner", "beat"]
 MUSTER = [str(Path(sys.executable).with_name("muster"))]
 IDLE_BYTES_MAX = 700_000_000
 
+pytestmark = pytest.mark.xdist_group("plane-up")  # one plane for all of them, in one test process
+
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePlane]:
@@ -61,6 +63,7 @@ def test_a_killed_process_comes_back_and_the_plane_is_ready_again(plane: LivePla
     eventually(lambda: answers(port, "/readyz"), within=60, what="/readyz")
 
 
+@pytest.mark.timeout(240)  # two starts, on a machine that does other things too
 def test_killing_all_of_it_needs_no_more_than_another_start(tmp_path: Path) -> None:
     environment = {**os.environ, "MUSTER_HOME": str(tmp_path / "home")}
     for name in ("DATABASE_URL", "REDIS_URL"):
