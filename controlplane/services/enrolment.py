@@ -148,31 +148,27 @@ def offer_next_key(uow: UnitOfWork, key: KeyFact, jwk: Mapping[str, object], pro
     _note_key(uow, key.cluster, "cluster.offer-key", thumbprint)
 
 
-def use_key(factory: UnitOfWorkFactory, key: KeyFact) -> None:
-    """Note a request that this key signed: the first use of the next key makes it the only one."""
-    if key.slot != "next":
-        return
-
-    def promote(uow: UnitOfWork) -> None:
-        if uow.agents.promote(key.thumbprint):
-            _note_key(uow, key.cluster, "cluster.rotate-key", key.thumbprint)
-
-    run(factory, promote)
-
-
 def known_key(factory: UnitOfWorkFactory, thumbprint: str) -> KeyFact:
-    """The key of this name that may still sign; raises Unauthenticated, Forbidden. Late use of an old key is noted."""
+    """The key of this name, to verify a signature with; raises Unauthenticated, Forbidden."""
     with factory() as uow:
         key = uow.agents.key(thumbprint)
-        if key is not None and key.slot == "retired" and key.banned_at is None:
-            _note_key(uow, key.cluster, "cluster.retired-key-used", thumbprint)
-    if key is None or key.slot == "retired":
-        if key is not None and key.banned_at is not None:
-            raise Forbidden("this agent was banned", slug="agent-banned")
-        raise Unauthenticated("no agent has this key (any more)", slug="invalid-token")
+    if key is None:
+        raise Unauthenticated("no agent has this key", slug="invalid-token")
     if key.banned_at is not None:
         raise Forbidden("this agent was banned", slug="agent-banned")
     return key
+
+
+def use_key(factory: UnitOfWorkFactory, key: KeyFact) -> None:
+    """Take note of a request that this key has truly signed; raises Unauthenticated where it may no longer.
+
+    The first use of the next key makes it the only one. Use of an old one after that may be a copy of it: it is noted.
+    """
+    if key.slot == "next":
+        run(factory, lambda uow: _promote(uow, key))
+    elif key.slot == "retired":
+        run(factory, lambda uow: _note_key(uow, key.cluster, "cluster.retired-key-used", key.thumbprint))
+        raise Unauthenticated("this key was replaced by another", slug="invalid-token")
 
 
 def require_version(oldest: int, newest: int) -> int:
@@ -214,6 +210,11 @@ def _enrol(uow: UnitOfWork, request: EnrolRequest, thumbprint: str, jwk: dict[st
     if token.auto_accept and fact.state is ClusterState.ENROLLED:
         return _accept(uow, fact, actor, ""), fact.name
     return fact.state, fact.name
+
+
+def _promote(uow: UnitOfWork, key: KeyFact) -> None:
+    if uow.agents.promote(key.thumbprint):
+        _note_key(uow, key.cluster, "cluster.rotate-key", key.thumbprint)
 
 
 def _answer_again(

@@ -125,7 +125,10 @@ class Agent:
         return enrolment.enrol(enrol_tools(self.plane), envelope(self.key, request))
 
     def known(self) -> KeyFact:
-        return enrolment.known_key(self.plane.uow, self.key.thumbprint())
+        """What the listener learns from a signature of its key."""
+        key = enrolment.known_key(self.plane.uow, self.key.thumbprint())
+        enrolment.use_key(self.plane.uow, key)
+        return key
 
     def hello(self, **more: object) -> HelloReply:
         stated = {"instance_id": "pod-1", "fingerprint": self.fingerprint, "namespaces": ["team"]}
