@@ -62,6 +62,8 @@ class Agent:
         self._failures = 0
         self._exchanges = 0
         self._wants_whole = False
+        self._is_open = False
+        self._namespaces_told: list[str] = []
 
     async def run(self) -> None:
         """Live until cancelled."""
@@ -127,12 +129,16 @@ class Agent:
             self._news.set()
 
     async def _talk(self) -> None:
+        """A lost connection does not end a Session, so what was told stays told; a refusal does."""
         while True:
             try:
-                await self._session()
+                if not self._is_open:
+                    await self._open_session()
+                await self._exchange()
             except PlaneUnreachable as error:
                 await self._pause(0.0, "plane unreachable", str(error))
             except PlaneRefused as error:
+                self._is_open = False
                 await self._enroller.refused(error)
                 if error.slug == NOT_ACCEPTED:  # a person will say yes; they should not wait for our back-off
                     self._failures = 0
@@ -140,18 +146,17 @@ class Agent:
                 else:
                     await self._pause(error.retry_seconds, "plane refused", str(error))
             except ForgedDirectives as error:
+                self._is_open = False
                 await self._pause(0.0, "directives refused", str(error))
 
-    async def _session(self) -> None:
-        """Enrol if need be, open a Session, exchange until something ends it."""
+    async def _open_session(self) -> None:
+        """Enrol if need be, say hello."""
         await self._enroller.enrol(self._identity, self._instance, AGENT_VERSION)
+        self._namespaces_told = self._namespaces()
         reply = await self._hello()
         self._opened(reply)
         await self._enroller.opened(reply)
-        told = self._namespaces()
-        while told == self._namespaces():
-            await self._exchange()
-        log.info("namespaces changed", before=len(told), now=len(self._namespaces()))
+        self._is_open = True
 
     def _namespaces(self) -> list[str]:
         """Those that we may write to, by the cluster's word and by the local policy's."""
@@ -165,7 +170,7 @@ class Agent:
             agent_version=AGENT_VERSION,
             protocol_oldest=PROTOCOL_OLDEST,
             protocol_newest=PROTOCOL_VERSION,
-            namespaces=self._namespaces(),
+            namespaces=self._namespaces_told,
             acked_number=self._cursor,
         )
         return await self._enroller.hello(request)
@@ -251,6 +256,8 @@ class Agent:
                 log.info("directive", object=directive.object_id, kind=directive.kind, gen=directive.gen)
         self._cursor = reply.cursor
         self._poll_seconds = reply.poll_seconds
+        if self._namespaces() != self._namespaces_told:
+            self._is_open = False  # only a hello can tell
         self._bench.forget_gone()
         if reply.want_whole_inventory:
             self._inventory.forget_acknowledged()
