@@ -3,11 +3,11 @@
 `quota` holds the arithmetic; this joins it with PodSets that may choose among Flavors.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from controlplane.core.demand import Workload
-from controlplane.core.ids import ClusterId, FlavorName, QueueId
+from controlplane.core.demand import PodSet, Workload
+from controlplane.core.ids import FlavorName, QueueId
 from controlplane.core.quota import QuotaTree
 from controlplane.core.reasons import Fact, Reason, ReasonCode, reason
 from controlplane.core.resources import add, times
@@ -76,29 +76,40 @@ def quota_reason(
 
 
 def never_satisfiable(
-    tree: QuotaTree, workload: Workload, owned: Mapping[ClusterId, Mapping[FlavorName, int]]
+    tree: QuotaTree, queue: QueueId, pod_sets: Sequence[PodSet], totals: Mapping[str, Mapping[str, int]]
 ) -> Reason | None:
-    """Why it must be refused at submit: it exceeds its Queue's potential, or every enrolled cluster's total.
+    """Why no cycle could ever admit these PodSets, so that they are refused at submit; None if one might.
 
-    `owned` has every enrolled cluster, the unreachable ones too. A Flavor that nobody carries yet is no
-    ground for refusal by totals; a potential that is derived from what clusters own is none then, either.
+    `totals` is what each enrolled cluster owns, also an unreachable one: by Flavor, then by cluster. Hardware that is
+    away or not there yet makes a Workload wait: a Flavor that nobody carries refuses nothing by its total, nor by a
+    potential that is derived from what clusters own.
     """
-    everywhere: dict[FlavorName, int] = {}
-    for totals in owned.values():
-        for flavor, amount in totals.items():
-            everywhere[flavor] = max(everywhere.get(flavor, 0), amount)
-    needs: list[tuple[tuple[FlavorName, ...], int]] = [((flavor,), wanted) for flavor, wanted in certain(workload)]
-    needs += [(each.flavors, times(each.devices, each.replicas)) for each in workload.pod_sets if each.devices]
-    for flavors, wanted in needs:
-        if any(not everywhere.get(at, 0) and _is_derived(tree, workload.queue, at) for at in flavors) or not flavors:
-            continue
-        best = max(flavors, key=lambda name: (tree.potential(workload.queue, name), name))
-        if tree.potential(workload.queue, best) < wanted:
-            return quota_reason(tree, workload.queue, best, (0, wanted))
-        carried = [flavor for flavor in flavors if everywhere.get(flavor, 0)]
-        if len(carried) == len(flavors) and all(everywhere[flavor] < wanted for flavor in carried):
-            largest = max(carried, key=lambda name: (everywhere[name], name))
-            return reason(ReasonCode.NEVER_SATISFIABLE, total=everywhere[largest], flavor=largest, wanted=wanted)
+    for flavors, wanted in _wishes(pod_sets):
+        refusals = [_refusal(tree, queue, flavor, wanted, totals.get(flavor, {})) for flavor in flavors]
+        if refusals and all(refusals):
+            return refusals[0]
+    return None
+
+
+def _wishes(pod_sets: Sequence[PodSet]) -> list[tuple[tuple[FlavorName, ...], int]]:
+    """Each PodSet by itself, and those together that have no choice of Flavor."""
+    wishes = [(each.flavors, times(each.devices, each.replicas)) for each in pod_sets if each.devices]
+    together: dict[tuple[FlavorName, ...], int] = {}
+    for flavors, wanted in wishes:
+        if len(flavors) == 1:
+            together[flavors] = add(together.get(flavors, 0), wanted)
+    return [*wishes, *together.items()]
+
+
+def _refusal(
+    tree: QuotaTree, queue: QueueId, flavor: FlavorName, wanted: int, carried: Mapping[str, int]
+) -> Reason | None:
+    is_known = bool(carried) or not _is_derived(tree, queue, flavor)
+    if is_known and wanted > tree.potential(queue, flavor):
+        return quota_reason(tree, queue, flavor, (0, wanted))
+    largest = max(carried.values(), default=0)
+    if carried and wanted > largest:
+        return reason(ReasonCode.NEVER_SATISFIABLE, total=largest, flavor=flavor, wanted=wanted)
     return None
 
 

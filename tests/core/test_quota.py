@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from controlplane.core.entitlement import never_satisfiable
-from controlplane.core.ids import ClusterId, FlavorName, QueueId
+from controlplane.core.ids import FlavorName, QueueId
 from controlplane.core.quota import DEPTH_MAX, ImpossibleTree, Leg, QuotaTree
 from controlplane.core.reasons import ReasonCode
 from controlplane.core.resources import UNLIMITED
@@ -198,8 +198,8 @@ def test_a_gang_larger_than_its_queue_or_any_cluster_is_refused_with_numbers(
     """T97: nothing of it runs; it is refused at submit."""
     world = a_world().queue("org", 64).queue("org/team", 0)
     workload = a_workload().asking(pods).build(world.queues["org/team"].id)
-    owned = {ClusterId(1): {H100: 16}, ClusterId(2): {H100: 8}}
-    refusal = never_satisfiable(tree(world), workload, owned)
+    totals: dict[str, dict[str, int]] = {H100: {"west": 16, "east": 8}}
+    refusal = never_satisfiable(tree(world), workload.queue, workload.pod_sets, totals)
     assert (refusal and refusal.code) == code
     if refusal is not None:
         assert refusal.facts["wanted"] == pods * 8
@@ -209,13 +209,23 @@ def test_a_gang_larger_than_its_queue_or_any_cluster_is_refused_with_numbers(
 def test_a_flavor_that_nobody_carries_yet_is_waited_for() -> None:
     world = a_world().queue("org", None).queue("org/team", 0)
     workload = a_workload().asking(4).build(world.queues["org/team"].id)
-    assert never_satisfiable(tree(world), workload, {ClusterId(1): {A100: 64}}) is None
+    assert never_satisfiable(tree(world), workload.queue, workload.pod_sets, {A100: {"west": 64}}) is None
 
 
 def test_two_pod_sets_of_one_flavor_are_refused_by_their_sum() -> None:
     world = a_world().queue("org", 12).queue("org/team", 0)
     one = a_workload().asking(1).build(world.queues["org/team"].id).pod_sets[0]
     workload = a_workload().with_sets(one, one).build(world.queues["org/team"].id)
-    refusal = never_satisfiable(tree(world), workload, {ClusterId(1): {H100: 64}})
+    refusal = never_satisfiable(tree(world), workload.queue, workload.pod_sets, {H100: {"west": 64}})
     assert refusal is not None
     assert refusal.facts == {"queue": "org/team", "potential": 12, "flavor": H100, "wanted": 16}
+
+
+def test_a_choice_of_flavors_is_refused_only_if_each_of_them_is() -> None:
+    world = a_world().queue_of("org", Quota(H100, 8), Quota(A100, 64)).queue("org/team", 0)
+    workload = a_workload().asking(4, 8, H100, A100).build(world.queues["org/team"].id)
+    asked = tree(world), workload.queue, workload.pod_sets
+    assert never_satisfiable(*asked, {H100: {"west": 64}, A100: {"west": 64}}) is None
+    refusal = never_satisfiable(*asked, {H100: {"west": 64}, A100: {"west": 16}})
+    assert refusal is not None
+    assert refusal.sentence() == "org/team can never use more than 8 nvidia-h100-80gb, and 32 are asked for."
