@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from controlplane.contract.agent.attempts import LABEL_ATTEMPT, LABEL_WORKLOAD
-from tests.e2e.federation import H100, Federation, Pod, Site, environment_of, gang
+from tests.e2e.checks import settled, started_whole
+from tests.e2e.federation import Federation, Pod, Site, environment_of, gang
 from tests.kube.client import Json
 from tests.kube.objects import RACK, NodeShape
 
@@ -27,7 +28,7 @@ def test_a_gang_with_a_required_rack_starts_whole_rank_by_rank_finds_itself_and_
     assert len({nodes[pod.node]["domains"]["rack"] for pod in pods}) == 1
     in_rack_order = sorted((pod.node for pod in pods), key=lambda name: int(name.rpartition("-")[2]))
     assert [pod.node for pod in pods] == in_rack_order
-    started_whole(east.pod_history(workload, began))
+    started_whole(east.pod_history(workload, began), RANKS)
     members_find_each_other(east, workload, pods)
     usage = federation.usage("lab/nlp")
     assert (usage["used"], usage["running"], usage["pending"]) == (128, 128, 0)
@@ -37,17 +38,6 @@ def test_a_gang_with_a_required_rack_starts_whole_rank_by_rank_finds_itself_and_
     ended = federation.wait_state(workload, "succeeded")
     assert [(each["attempt"], each["outcome"]) for each in ended["attempts"]] == [(1, "succeeded")]
     settled(federation)
-
-
-def started_whole(history: Sequence[Pod]) -> None:
-    """No gate came off before every rank was pinned; each ran once, where it was pinned."""
-    first_free = next(index for index, pod in enumerate(history) if not pod.is_gated)
-    pinned = {pod.rank for pod in history[:first_free] if pod.is_gated and pod.pinned}
-    assert pinned == set(range(RANKS)), "a gate came off too early"
-    assert not any(pod.node for pod in history if pod.is_gated)
-    ran = {(pod.rank, pod.name, pod.node) for pod in history if pod.phase == "Running"}
-    assert len(ran) == RANKS
-    assert all(pod.node in {"", pod.pinned} for pod in history)
 
 
 def members_find_each_other(site: Site, workload: Json, pods: Sequence[Pod]) -> None:
@@ -72,12 +62,3 @@ def members_find_each_other(site: Site, workload: Json, pods: Sequence[Pod]) -> 
         return found == {pod.raw["spec"]["hostname"]: pod.name for pod in pods}
 
     site.kube.wait_for(hosts, "an address for each member's host name", seconds_max=20)
-
-
-def settled(federation: Federation) -> None:
-    """Nothing is kept for anybody."""
-    for queue in ("lab", "lab/nlp", "lab/vision"):
-        usage = federation.usage(queue)
-        assert (usage["used"], usage["running"], usage["pending"]) == (0, 0, 0), queue
-    for site in federation.sites:
-        assert all(each["held"] == 0 for each in federation.cluster(site)["flavors"] if each["flavor"] == H100)

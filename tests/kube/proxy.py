@@ -47,7 +47,7 @@ class TcpProxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._call(Link.CUT)
+        asyncio.run_coroutine_threadsafe(self._finish(), self._loop).result(START_SECONDS_MAX)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(START_SECONDS_MAX)
         self._loop.close()
@@ -68,6 +68,13 @@ class TcpProxy:
 
     def _call(self, link: Link) -> None:
         asyncio.run_coroutine_threadsafe(self._become(link), self._loop).result(START_SECONDS_MAX)
+
+    async def _finish(self) -> None:
+        await self._become(Link.CUT)
+        serving = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
 
     async def _become(self, link: Link) -> None:
         self._link = link
