@@ -57,7 +57,7 @@ class _Cycle:
         self.reasons: dict[WorkloadId, Reasons] = {}
         self.admitted = 0
         self.exclusions = _by_shape(snapshot, now)
-        # Room only shrinks within a cycle: what had no place will have none later in it.
+        # Room only shrinks within a cycle, save where an Earmark ends: what had no place will have none later in it.
         self.hopeless: dict[object, Reasons] = {}
         self.not_reclaimable: set[object] = set()
 
@@ -91,6 +91,7 @@ class _Cycle:
                     self.scenario.rollback(mark)
                     self.scenario.end_earmark(workload.id)
                     self.scenario.index.take(placed.takes())
+                    self.hopeless.clear()  # it may have found another place than the one that was kept
                 self._write_admit(workload, placed)
                 return ()
         reasons = self._why_not(workload, over, request, mark)
