@@ -30,7 +30,7 @@ router = APIRouter(prefix="/api/v1", tags=["fleet"])
 
 
 @router.post("/clusters", status_code=201)
-def create_cluster(request: Request, body: SentBody, caller: Calling) -> EnrolmentTokenView:
+def create_cluster(request: Request, caller: Calling, body: SentBody) -> EnrolmentTokenView:
     """Make a Cluster, and the one-time token with which its agent enrols; the token is shown this once."""
     wanted = parsed(TypeAdapter(ClusterCreate), body.one)
     asked = EnrolmentTokenCreate(token_valid=wanted.token_valid, auto_accept=wanted.auto_accept)
@@ -57,7 +57,7 @@ def show_cluster(request: Request, name: str, caller: Calling) -> ClusterView:
 
 
 @router.post("/clusters/{name}/enrolment-tokens", status_code=201)
-def issue_token(request: Request, name: str, body: SentBody, caller: Calling) -> EnrolmentTokenView:
+def issue_token(request: Request, name: str, caller: Calling, body: SentBody) -> EnrolmentTokenView:
     """Another one-time token for a Cluster that is there."""
     asked = parsed(TypeAdapter(EnrolmentTokenCreate), body.one)
 
@@ -98,7 +98,7 @@ def list_nodes(request: Request, caller: Calling, asked: Annotated[FleetQuery, Q
 
 
 @router.post("/nodes/{number}/cordon", status_code=204)
-def cordon_node(request: Request, number: int, body: SentBody, caller: Calling) -> None:
+def cordon_node(request: Request, number: int, caller: Calling, body: SentBody) -> None:
     """Take a node out of planning for a reason; an empty reason puts it back. What runs there runs on."""
     require(caller.principal, Action.CLUSTER_WRITE)
     wanted = parsed(TypeAdapter(Cordon), body.one)

@@ -41,7 +41,7 @@ def list_queues(request: Request, caller: Calling) -> Page[QueueView]:
 
 
 @router.post("/queues/{path:path}/move")
-def move_queue(request: Request, path: str, body: SentBody, caller: Calling) -> QueueView:
+def move_queue(request: Request, path: str, caller: Calling, body: SentBody) -> QueueView:
     """Give a Queue, and all below it, another place in the tree."""
     target = parsed(TypeAdapter(QueueMove), body.one).path
 
@@ -66,7 +66,7 @@ def delete_queue(request: Request, path: str, caller: Calling) -> None:
 
 
 @router.post("/apply", response_model=ApplyAnswer)
-def apply_documents(request: Request, body: SentBody, caller: Calling, _key: IdempotencyKey = None) -> Response:
+def apply_documents(request: Request, caller: Calling, body: SentBody, _key: IdempotencyKey = None) -> Response:
     """Apply one or more documents (a YAML stream, a JSON object or a JSON list): all of them, or none."""
     container = container_of(request)
     sent = [_sent(value, index) for index, value in enumerate(_listed(body))]
@@ -80,7 +80,7 @@ def apply_documents(request: Request, body: SentBody, caller: Calling, _key: Ide
 
 
 @router.post("/tokens", status_code=201)
-def create_token(request: Request, body: SentBody, caller: Calling) -> TokenView:
+def create_token(request: Request, caller: Calling, body: SentBody) -> TokenView:
     """A bearer token for a person or service, who gets the role; its text is shown this once."""
     wanted = parsed(TypeAdapter(TokenCreate), body.one)
     return run(container_of(request).uow_factory, lambda uow: tokens.create(uow, caller, wanted))

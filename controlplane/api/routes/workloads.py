@@ -25,7 +25,7 @@ router = APIRouter(prefix="/api/v1/workloads", tags=["workloads"])
 
 
 @router.post("", status_code=201, response_model=WorkloadView)
-def submit_workload(request: Request, body: SentBody, caller: Calling, _key: IdempotencyKey = None) -> Response:
+def submit_workload(request: Request, caller: Calling, body: SentBody, _key: IdempotencyKey = None) -> Response:
     """Submit a Workload document or a `batch/v1` Job manifest, as JSON or YAML."""
     container = container_of(request)
     document, manifest = document_from(body.one)
