@@ -200,10 +200,6 @@ class QueryStore:
         rows = self._session.execute(sql.HEARTBEATS, {"now": self._now})
         return [Heartbeat(row.name, row.kind, max(0, row.age)) for row in rows]
 
-    def counts(self) -> Mapping[str, int]:
-        """Workloads by state."""
-        return {row.state: row.workloads for row in self._session.execute(sql.COUNTS)}
-
     def _attempts(self, workload: WorkloadId, last: int) -> list[AttemptView]:
         uses = self._session.execute(sql.NODE_USE, {"id": workload, "attempt": last}).all()
         placements: dict[int, list[PlacementView]] = defaultdict(list)

@@ -134,5 +134,3 @@ AUDIT = text("""
 HEARTBEATS = text("""
     SELECT name, kind, CAST(extract(epoch FROM CAST(:now AS timestamptz) - at) AS bigint) AS age
     FROM process_heartbeat ORDER BY name""")
-
-COUNTS = text("SELECT state, count(*) AS workloads FROM workload GROUP BY state")

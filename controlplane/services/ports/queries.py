@@ -3,7 +3,7 @@
 Everything takes `Scope`: the subtrees that the caller may see. Lists come in pages by key, never by offset.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -63,6 +63,3 @@ class QueryStore(Protocol):
 
     def heartbeats(self) -> Sequence[Heartbeat]:
         """When each process of the plane last made progress."""
-
-    def counts(self) -> Mapping[str, int]:
-        """Workloads by state: what /metrics shows besides counters."""
