@@ -29,6 +29,11 @@ def tree_of(path: Path) -> ast.Module:
 
 
 @cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(tree_of(path)))
+
+
+@cache
 def source_files() -> list[Path]:
     """Every file that is, or by the next commit could be, part of the source."""
     listing = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")

@@ -11,9 +11,7 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from tests.architecture.sources import PACKAGES, named, python_files, text_of, tree_of
+from tests.architecture.sources import PACKAGES, named, nodes_of, python_files, text_of, tree_of
 
 PRODUCT = python_files(*PACKAGES, "migrations", "requirements")
 TESTS = python_files("tests")
@@ -34,71 +32,92 @@ NOQA = re.compile(r"noqa(?P<codes>:\s*[A-Z]+[0-9]+(?:,\s*[A-Z]+[0-9]+)*)?(?P<why
 WHY_CHARACTERS_MIN = 8
 
 
-@pytest.mark.parametrize("path", PRODUCT + TESTS, ids=named)
-def test_a_file_fits_in_four_hundred_lines(path: Path) -> None:
-    assert len(text_of(path).splitlines()) <= FILE_LINES_MAX
+def test_a_file_fits_in_four_hundred_lines() -> None:
+    lengths = {named(path): len(text_of(path).splitlines()) for path in PRODUCT + TESTS}
+    assert {name: lines for name, lines in lengths.items() if lines > FILE_LINES_MAX} == {}
 
 
-@pytest.mark.parametrize("path", PRODUCT + TESTS, ids=named)
-def test_no_function_is_longer_than_a_screen(path: Path) -> None:
-    functions = (node for node in ast.walk(tree_of(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-    lengths = {function.name: (function.end_lineno or 0) - function.lineno + 1 for function in functions}
+def test_no_function_is_longer_than_a_screen() -> None:
+    lengths = {
+        f"{named(path)}: {node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for path in PRODUCT + TESTS
+        for node in nodes_of(path)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
     assert {name: lines for name, lines in lengths.items() if lines > FUNCTION_LINES_MAX} == {}
 
 
-@pytest.mark.parametrize("path", [path for path in PRODUCT + TESTS if path.name != "__init__.py"], ids=named)
-def test_a_module_starts_by_saying_what_it_is_for(path: Path) -> None:
-    assert ast.get_docstring(tree_of(path)), "start the module with one sentence"
+def test_a_module_starts_by_saying_what_it_is_for() -> None:
+    modules = [path for path in PRODUCT + TESTS if path.name != "__init__.py"]
+    assert [named(path) for path in modules if not ast.get_docstring(tree_of(path))] == []
 
 
-@pytest.mark.parametrize("path", [p for p in python_files(*PACKAGES) if p.name == "__init__.py"], ids=named)
-def test_a_package_says_what_it_is_for_and_does_nothing(path: Path) -> None:
-    assert ast.get_docstring(tree_of(path)), "say in one sentence what the package is for"
-    assert len(tree_of(path).body) == 1, "an __init__.py that imports makes everybody pay for everything"
+def test_a_package_says_what_it_is_for_and_does_nothing() -> None:
+    """An __init__.py that imports makes everybody pay for everything."""
+    packages = [path for path in python_files(*PACKAGES) if path.name == "__init__.py"]
+    bodies = {named(path): tree_of(path).body for path in packages if not ast.get_docstring(tree_of(path))}
+    assert bodies == {}
+    assert [named(path) for path in packages if len(tree_of(path).body) > 1] == []
 
 
-@pytest.mark.parametrize("path", CORE, ids=named)
-def test_core_cannot_reach_the_clock_chance_or_the_machine(path: Path) -> None:
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.Import):
-            assert not {alias.name.split(".")[0] for alias in node.names} & IMPURE_MODULES
-        elif isinstance(node, ast.ImportFrom):
-            assert (node.module or "").split(".")[0] not in IMPURE_MODULES
-        elif isinstance(node, ast.Call):
-            assert _called_name(node) not in IMPURE_CALLS, f"line {node.lineno}"
+def test_core_cannot_reach_the_clock_chance_or_the_machine() -> None:
+    found = [
+        f"{named(path)}:{getattr(node, 'lineno', 0)}: {name}"
+        for path in CORE
+        for node in nodes_of(path)
+        for name in _impure(node)
+    ]
+    assert found == []
 
 
-@pytest.mark.parametrize("path", CORE, ids=named)
-def test_core_counts_in_whole_numbers(path: Path) -> None:
+def test_core_counts_in_whole_numbers() -> None:
+    """Amounts are integers in base units; whoever divides uses // and says which way it rounds."""
     floats = [
-        node.lineno
-        for node in ast.walk(tree_of(path))
+        f"{named(path)}:{node.lineno}"
+        for path in CORE
+        for node in nodes_of(path)
         if (isinstance(node, ast.Constant) and isinstance(node.value, float))
         or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div))
     ]
-    assert floats == [], "amounts are integers in base units; divide with // and say which way it rounds"
+    assert floats == []
 
 
-@pytest.mark.parametrize("path", PRODUCT + TESTS, ids=named)
-def test_every_exception_from_a_rule_is_explained(path: Path) -> None:
+def test_every_exception_from_a_rule_is_explained() -> None:
+    """Name the rule and, after it, why it does not apply here."""
     unexplained = [
-        f"line {line}: {comment}"
+        f"{named(path)}:{line}: {comment}"
+        for path in PRODUCT + TESTS
         for line, comment in _comments(path)
         for match in [TYPE_IGNORE.search(comment) or NOQA.search(comment)]
         if match and not (match["codes"] and len(match["why"].strip(" #-—:")) >= WHY_CHARACTERS_MIN)
     ]
-    assert unexplained == [], "name the rule and, after it, why it does not apply here"
+    assert unexplained == []
 
 
-@pytest.mark.parametrize("path", TESTS, ids=named)
-def test_a_test_replaces_no_part_of_ours(path: Path) -> None:
+def test_a_test_replaces_no_part_of_ours() -> None:
     """Clock, chance and network enter by the doors that production uses; a patched module proves nothing."""
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            modules = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
-            assert not any(name.startswith("unittest.mock") or name == "mock" for name in modules)
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "monkeypatch":
-            assert node.attr not in {"setattr", "delattr", "setitem", "delitem"}, f"line {node.lineno}"
+    found = [
+        f"{named(path)}:{getattr(node, 'lineno', 0)}" for path in TESTS for node in nodes_of(path) if _patches(node)
+    ]
+    assert found == []
+
+
+def _impure(node: ast.AST) -> set[str]:
+    if isinstance(node, ast.Import):
+        return {alias.name.split(".")[0] for alias in node.names} & IMPURE_MODULES
+    if isinstance(node, ast.ImportFrom):
+        return {(node.module or "").split(".")[0]} & IMPURE_MODULES
+    return {_called_name(node)} & IMPURE_CALLS if isinstance(node, ast.Call) else set()
+
+
+def _patches(node: ast.AST) -> bool:
+    if isinstance(node, ast.Import):
+        return any(alias.name.split(".")[-1] == "mock" for alias in node.names)
+    if isinstance(node, ast.ImportFrom):
+        return "mock" in f"{node.module}.{'.'.join(alias.name for alias in node.names)}".split(".")
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "monkeypatch":
+        return node.attr in {"setattr", "delattr", "setitem", "delitem"}
+    return False
 
 
 def _called_name(call: ast.Call) -> str:
@@ -108,6 +127,9 @@ def _called_name(call: ast.Call) -> str:
 
 
 def _comments(path: Path) -> Iterator[tuple[int, str]]:
+    """Only of files that could interest us: to find comments for sure costs more than all other tests here."""
+    if "noqa" not in text_of(path) and not TYPE_IGNORE.search(text_of(path)):
+        return
     for token in tokenize.generate_tokens(io.StringIO(text_of(path)).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
