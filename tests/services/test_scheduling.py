@@ -6,6 +6,7 @@ import pytest
 
 from controlplane.core.plan import Admit
 from controlplane.core.records import World
+from controlplane.services import accounting
 from controlplane.services.replay import replay
 from controlplane.services.scheduling import Step
 from tests.services.planes import Plane
@@ -129,3 +130,37 @@ def test_every_stored_cycle_gives_the_same_plan_when_it_is_run_again(plane: Plan
     for cycle in cycles:
         with plane.uow() as uow:
             assert replay(uow, cycle.id).is_identical
+
+
+def test_no_directive_is_written_for_a_charge_that_no_longer_holds(plane: Plane) -> None:
+    """T38: quota was cut between plan and commit; neither the charge nor the order to the cluster may appear."""
+    plane.cluster("eu", nodes=4)
+    team = plane.queue("team", nominal=32)
+    gang = plane.workload("gang", team, pods=2)
+    planner = plane.planner()
+    planned = planner.plan()
+    assert planned is not None
+    assert planned.plan.decisions
+    plane.do("UPDATE quota SET nominal = 8 WHERE queue_id = :queue", queue=team)
+    with plane.uow() as uow:
+        accounting.sync_accounts(uow)
+    planner.commit(planned)
+    assert plane.state(gang) == "pending"
+    for table in ("directive", "transfer", "hold", "reservation", "attempt"):
+        assert not plane.rows(f"SELECT FROM {table}"), f"{table} must be empty"
+
+
+def test_a_request_that_passes_the_limit_by_a_part_waits_whole(plane: Plane) -> None:
+    """T39: 24 of 30 are in use; 8 more are not admitted, though 6 of them would fit."""
+    plane.cluster("eu", nodes=8)
+    team = plane.queue("team", nominal=30)
+    plane.workload("first", team, pods=3)
+    planner = plane.planner()
+    planner.step()
+    more = plane.workload("more", team, pods=1)
+    planner.step()
+    assert plane.state(more) == "pending"
+    [row] = plane.rows("SELECT reasons FROM workload WHERE name = 'more'")
+    [why] = row.reasons
+    assert why["code"] == "quota-exceeded"
+    assert (why["facts"]["available"], why["facts"]["wanted"]) == (6, 8)

@@ -30,6 +30,7 @@ READY_SECONDS = 30
 SETTLE_SECONDS = 60
 TICK_SECONDS = 0.1
 SUBMIT_TRIES = 20
+STRANDED_SIZE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,11 +248,30 @@ def _told(summary: Summary, cast: Cast, *, keep: bool) -> str:
         f"  utilisation         {summary.utilisation_permille / 10:.0f} % while gangs arrived",
         f"  samples over quota  {summary.samples_over_quota} of {summary.samples}",
         f"  doctor              {summary.doctor_violations} violations",
+        *_measured(cast),
         "",
         "every promise was kept" if summary.keeps_its_promises() else "A PROMISE WAS BROKEN",
         *_next(cast, keep=keep),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _measured(cast: Cast) -> Iterable[str]:
+    """The last scheduled rebalancing pass: it measures and moves nothing."""
+    try:
+        seen = cast.client.get("/rebalance")
+    except httpx.HTTPStatusError:  # none has run yet
+        return
+    yield f"  rebalancing         measured at {seen['at'][11:19]}, moved nothing:"
+    stranded = {
+        each["flavor"]: each["stranded"] for each in seen["report"]["stranded"] if each["size"] == STRANDED_SIZE
+    }
+    for largest in seen["report"]["largest"]:
+        if largest["level"] == "rack":
+            yield (
+                f"    {largest['flavor']:<20}the largest gang that one rack took: {largest['devices']} devices;"
+                f" free but of no use to gangs of {STRANDED_SIZE}: {stranded.get(largest['flavor'], 0)}"
+            )
 
 
 def _next(cast: Cast, *, keep: bool) -> Iterable[str]:
