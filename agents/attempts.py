@@ -128,6 +128,8 @@ def recall(anchor: ObjectFacts, now: datetime) -> Desired | None:
         since=now,
         apply=directive,
         was_started=anchor.order == Order.START,
+        has_run=bool(anchor.ran),
+        rejection=memory.decode_rejection(anchor.rejection),
     )
 
 

@@ -34,6 +34,10 @@ class Enroller:
         self._key_was_refused = False
         self._offered_next = False
 
+    async def open(self) -> None:
+        """Read or make the key. Raises ClusterUnreachable, IdentityUnreadable."""
+        await self._keeper.open()
+
     async def enrol(self, cluster: ClusterIdentity, instance: str, agent_version: str) -> None:
         """Enrol unless that is done; also if the key was refused and there is another token than last time."""
         identity = self._keeper.identity

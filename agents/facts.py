@@ -28,6 +28,8 @@ HOSTNAME = "kubernetes.io/hostname"
 LABEL_INDEX = "muster.dev/index"
 ANNOTATION_ORDER = "muster.dev/order"
 ANNOTATION_DONE = "muster.dev/done"
+ANNOTATION_RAN = "muster.dev/ran"
+ANNOTATION_REJECTION = "muster.dev/rejection"
 JOB_INDEX = "batch.kubernetes.io/job-completion-index"
 FINISHED = frozenset({"Succeeded", "Failed"})
 INDEXES_MAX = 100_000
@@ -129,6 +131,8 @@ class ObjectFacts:
     directive: str = ""
     order: str = ""
     done: str = ""
+    ran: str = ""
+    rejection: str = ""
     deleting: bool = False
     completed: frozenset[int] = frozenset()
     created_at: datetime | None = None
@@ -224,6 +228,8 @@ def object_facts(kind: str, raw: Json) -> ObjectFacts:
         directive=annotations.get(ANNOTATION_DIRECTIVE, ""),
         order=annotations.get(ANNOTATION_ORDER, ""),
         done=annotations.get(ANNOTATION_DONE, ""),
+        ran=annotations.get(ANNOTATION_RAN, ""),
+        rejection=annotations.get(ANNOTATION_REJECTION, ""),
         deleting="deletionTimestamp" in meta,
         completed=indexes(status.get("completedIndexes", "")),
         created_at=moment(meta.get("creationTimestamp")),

@@ -71,6 +71,7 @@ class Agent:
         self._bench.recall()
         log.info("cluster opened", fingerprint=self._identity.fingerprint, nodes=len(self._cluster.view.nodes))
         try:
+            await self._open_identity()  # only the leader may make a key
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._watch())
                 tasks.create_task(self._work())
@@ -87,6 +88,13 @@ class Agent:
                 return await self._cluster.open()
             except ClusterUnreachable as error:
                 await self._pause(0.0, "cluster unreachable", str(error))
+
+    async def _open_identity(self) -> None:
+        while True:
+            try:
+                return await self._enroller.open()
+            except ClusterUnreachable as error:
+                await self._pause(0.0, "the key cannot be read yet", str(error))
 
     async def _watch(self) -> None:
         version = -1
@@ -107,8 +115,8 @@ class Agent:
                 looked_at = time.monotonic() if is_time else looked_at
                 self._bench.step(everything=is_time)
                 self._read_inventory()
-            if self._outbox.has_news() or self._inventory.has_news():
-                self._news.set()
+                if self._outbox.has_news() or self._inventory.has_news():
+                    self._news.set()
             await asyncio.sleep(0)
 
     def _read_inventory(self) -> None:
@@ -193,9 +201,11 @@ class Agent:
     async def _exchange(self) -> None:
         """One request: with news at once, else a long poll that news may end early."""
         self._news.clear()
-        whole = self._whole_parcel()
-        parcel = whole or self._outbox.parcel()
-        delta = self._inventory.next_delta() if self._cluster.view.is_complete and whole is None else None
+        # What was last seen of a cluster that does not answer is old: nothing is told of it, orders still come.
+        is_seen = self._cluster.view.is_complete and self._cluster.view.is_reachable
+        whole = self._whole_parcel() if is_seen else None
+        parcel = whole or (self._outbox.parcel() if is_seen else Parcel())
+        delta = self._inventory.next_delta() if is_seen and whole is None else None
         if not parcel.is_empty or delta is not None:
             request = self._request(0, parcel, delta).model_copy(update={"whole": whole is not None})
             self._took(await self._transport.sync(request), parcel, delta)
@@ -218,13 +228,11 @@ class Agent:
 
         Only when orders have come and were looked at, nothing unknown is about, and all fits into one request.
         """
-        view = self._cluster.view
         if not self._wants_whole or self._exchanges < WHOLE_AFTER_EXCHANGES:
             return None
         self._wants_whole = False
         self._outbox.tell_all_again()
-        is_sure = view.is_complete and view.is_reachable and not self._bench.has_unknown()
-        return self._outbox.whole_parcel() if is_sure else None
+        return None if self._bench.has_unknown() else self._outbox.whole_parcel()
 
     def _request(self, wait_seconds: int, parcel: Parcel, delta: InventoryDelta | None) -> SyncRequest:
         gone = [seen.object_id for seen in parcel.attempts if seen.state == "gone"]

@@ -20,7 +20,7 @@ import structlog
 from pydantic import ValidationError
 
 from agents import policy
-from agents.cluster import Cluster, ClusterUnreachable, LeadershipLost
+from agents.cluster import Cluster, LeadershipLost
 from agents.enrolment import Enroller
 from agents.identity import FileStore, IdentityUnreadable, Keeper, KeyStore
 from agents.loop import Agent
@@ -30,7 +30,6 @@ from agents.transport import Transport
 EXIT_UNUSABLE = 2
 EXIT_IDENTITY = 3
 EXIT_NOT_LEADING = 4
-RETRY_SECONDS = 2.0
 FLAGS = ("plane_url", "cluster", "token_file", "namespace", "policy_file", "state_dir", "speed", "control_port")
 log = structlog.get_logger()
 
@@ -82,13 +81,6 @@ async def _run(settings: AgentSettings, local_policy: policy.LocalPolicy, chosen
     settings = settings.model_copy(update={"instance": instance})
     cluster, store, link_is_up = await _cluster(settings, chosen, local_policy)
     keeper = Keeper(store)
-    while True:
-        try:
-            await keeper.open()
-            break
-        except ClusterUnreachable as error:
-            log.warning("the key cannot be read yet", words=str(error))
-            await asyncio.sleep(RETRY_SECONDS)
     enroller = Enroller(Transport(settings, keeper, link_is_up), keeper, settings.token_file)
     agent = asyncio.create_task(Agent(settings, cluster, enroller, local_policy).run())
     loop = asyncio.get_running_loop()

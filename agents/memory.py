@@ -9,7 +9,7 @@ import json
 import zlib
 
 from agents.facts import indexes
-from controlplane.contract.agent.attempts import Directive
+from controlplane.contract.agent.attempts import Directive, Rejection
 
 PACKED = "z:"
 PLAIN_BYTES_MAX = 16_384
@@ -42,6 +42,16 @@ def decode(text: str) -> Directive | None:
         return Directive.model_validate_json(text)
     except (ValueError, zlib.error):  # of base64, of UTF-8, of pydantic
         return None
+
+
+def decode_rejection(text: str) -> Rejection | None:
+    """Why an Attempt was given up, if it was; what cannot be read still means that it was."""
+    if not text:
+        return None
+    try:
+        return Rejection.model_validate_json(text)
+    except ValueError:
+        return Rejection(code="refused-by-cluster", facts={"words": "given up; the reason was spoilt"})
 
 
 def encode_done(done: dict[str, list[int]]) -> str:

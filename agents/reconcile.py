@@ -4,13 +4,20 @@ Deletes on a tombstone only. Everything else is level-triggered: killed at any p
 What the cluster refuses, and what takes too long, is judged in `rejections`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from agents import memory
 from agents.attempts import Desired, Order, Owned, owned, succeeded_keys
 from agents.cluster import Action, Annotate, Create, Delete, Place, View
-from agents.facts import ANNOTATION_DONE, ANNOTATION_ORDER, PodFacts
+from agents.facts import (
+    ANNOTATION_DONE,
+    ANNOTATION_ORDER,
+    ANNOTATION_RAN,
+    ANNOTATION_REJECTION,
+    ObjectFacts,
+    PodFacts,
+)
 from agents.kube import manifests
 from controlplane.contract.agent.attempts import ANNOTATION_GENERATION, GATE, Directive, Pin
 
@@ -24,7 +31,9 @@ def decide(desired: Desired, view: View, now: datetime) -> list[Action]:
     now_there = owned(view, desired.object_id)
     if desired.order is Order.DELETE:
         return list(_deletions(desired, now_there))
-    if not desired.is_live or desired.apply is None:
+    if desired.rejection is not None:
+        return list(_notes(desired, now_there.anchor, set()))
+    if desired.apply is None:
         return []
     return list(_creations(desired, desired.apply, now_there, view))
 
@@ -61,8 +70,7 @@ def _creations(desired: Desired, apply: Directive, there: Owned, view: View) -> 
         if order.kind == "Job" and order.name not in there.jobs and _is_missing(pins, done, desired):
             manifest = manifests.job(apply, order)
             yield Create("Job", body.namespace, manifest["metadata"]["name"], manifest)
-    if anchor is not None and (finished := _finished_note(desired, there, done)) != anchor.done:
-        yield Annotate(anchor.kind, anchor.namespace, anchor.name, anchor.uid, {ANNOTATION_DONE: finished})
+    yield from _notes(desired, anchor, done if anchor is None else _worth_noting(desired, there, done))
     yield from _pods(desired, apply, there, view, done)
 
 
@@ -110,15 +118,32 @@ def _is_missing(pins: Sequence[Pin], done: set[tuple[str, int]], desired: Desire
     return any((pin.pod_set, pin.index) not in done and (pin.pod_set, pin.index) not in desired.settled for pin in pins)
 
 
-def _finished_note(desired: Desired, there: Owned, done: Iterable[tuple[str, int]]) -> str:
-    """What the anchor should remember: all plain pods that are done, and Jobs as soon as they are done whole."""
+def _notes(desired: Desired, anchor: ObjectFacts | None, done: set[tuple[str, int]]) -> Iterator[Action]:
+    """What the next process must know and could not see: that it has run once, was given up, which pods are done."""
+    if anchor is None or anchor.deleting:
+        return
+    notes = {}
+    if desired.has_run and not anchor.ran:
+        notes[ANNOTATION_RAN] = "true"
+    if desired.rejection is not None and not anchor.rejection:
+        notes[ANNOTATION_REJECTION] = desired.rejection.model_dump_json(exclude_defaults=True)
     numbers: dict[str, list[int]] = {}
     for name, index in done:
         numbers.setdefault(name, []).append(index)
+    if numbers and (text := memory.encode_done(numbers)) != anchor.done:
+        notes[ANNOTATION_DONE] = text
+    if notes:
+        yield Annotate(anchor.kind, anchor.namespace, anchor.name, anchor.uid, notes)
+
+
+def _worth_noting(desired: Desired, there: Owned, done: set[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Plain pods as they finish; a Job, which counts for itself while it is there, as soon as it is done whole."""
+    found = set(done)
     for order in desired.body.pod_sets if desired.body else ():
-        if order.kind == "Job" and len(numbers.get(order.name, ())) < order.replicas and order.name in there.jobs:
-            numbers.pop(order.name, None)
-    return memory.encode_done(numbers) if any(numbers.values()) else (there.anchor.done if there.anchor else "")
+        finished = {key for key in done if key[0] == order.name}
+        if order.kind == "Job" and order.name in there.jobs and len(finished) < order.replicas:
+            found -= finished
+    return found
 
 
 def _note(kind: str, namespace: str, name: str, uid: str, desired: Desired) -> Annotate:

@@ -22,6 +22,7 @@ from controlplane.contract.agent.attempts import LABEL_WORKLOAD
 
 NAMESPACED = ("Job", "Service", "Event")
 FAILED_CREATE = "involvedObject.kind=Job,reason=FailedCreate"
+REFUSALS_MAX = 10_000
 FINAL_WORDS = ("forbidden", "denied", "exceeded", "invalid")
 PASSING_WORDS = ("error looking up service account", "timed out", "connection refused")
 
@@ -126,7 +127,11 @@ class KubeCluster:
             if facts.workload:
                 self._view.put_object(facts)
 
-        return put, lambda raw: self._view.drop_object(raw["metadata"]["uid"])
+        def drop(raw: Json) -> None:
+            self._view.drop_object(raw["metadata"]["uid"])
+            self._view.refusals.pop(raw["metadata"]["uid"], None)
+
+        return put, drop
 
     def _put_namespace(self, raw: Json) -> None:
         name = raw["metadata"]["name"]
@@ -140,6 +145,8 @@ class KubeCluster:
         words = cut(str(raw.get("message", "")))
         is_final = any(word in words for word in FINAL_WORDS) and not any(word in words for word in PASSING_WORDS)
         if is_final and (uid := (raw.get("involvedObject") or {}).get("uid")):
+            if len(self._view.refusals) >= REFUSALS_MAX:  # of other people's Jobs
+                self._view.refusals.clear()
             self._view.put_refusal(uid, words)
 
     def _noting(self, write: Callable[[Json], None]) -> Callable[[Json], None]:

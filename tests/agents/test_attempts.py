@@ -11,6 +11,7 @@ from agents.facts import HOSTNAME, ObjectFacts
 from agents.kube import manifests
 from agents.loop import wall_clock
 from agents.reconcile import decide
+from agents.rejections import REFUSAL_SETTLES
 from agents.simulated.cluster import SimulatedCluster
 from agents.simulated.faults import strike
 from agents.simulated.worlds import Fault
@@ -178,6 +179,44 @@ async def test_foreign_pods_that_came_first_void_the_attempt_with_their_nodes(cl
         bench.work.take([a_start(apply)])
         await asyncio.sleep(0.1)
         assert all(pod.is_gated for pod in cluster.view.pods.values() if pod.workload), "a rejected gang never starts"
+
+
+async def test_an_attempt_that_was_given_up_stays_so_over_a_restart(cluster: SimulatedCluster) -> None:
+    """Whatever passed meanwhile: the plane has planned it anew elsewhere."""
+    apply = an_apply()
+    async with Bench(cluster) as bench:
+        bench.work.take([apply])
+        await bench.until_state(apply.object_id, "prepared")
+        strike(cluster, Fault(do="foreign-pod", node="east-2", amount=3))
+        await bench.until_state(apply.object_id, "rejected")
+        await bench.until(lambda: _anchor(cluster, apply).rejection)
+    for pod in [pod for pod in cluster.view.pods.values() if not pod.workload]:
+        cluster.store.drop_pod(pod.uid)
+    async with Bench(cluster) as again:
+        again.work.take([a_start(apply)])
+        seen = await again.until_state(apply.object_id, "rejected")
+        assert seen.rejection is not None
+        assert seen.rejection.code == "foreign-pods"
+        assert all(pod.is_gated for pod in cluster.view.pods.values())
+
+
+async def test_a_gang_that_has_run_is_not_given_up_because_a_replacement_waits(cluster: SimulatedCluster) -> None:
+    apply = an_apply()
+    async with Bench(cluster) as bench:
+        bench.work.take([apply, a_start(apply)])
+        await bench.until_phases(apply.object_id, "running", 4)
+        await bench.until(lambda: _anchor(cluster, apply).ran)
+    lost = next(pod for pod in cluster.view.pods.values() if pod.index == 1)
+    cluster.machinery.set_devices("east-1", GPU, 8)
+    cluster.machinery.delete_pod(lost.uid)
+    async with Bench(cluster) as again:
+        await again.until(lambda: again.pod(apply.object_id, 1).unschedulable)
+        await asyncio.sleep(REFUSAL_SETTLES.total_seconds() + 0.5)
+        seen = again.attempt(apply.object_id)
+        assert seen is not None
+        assert seen.state == "started"
+        cluster.machinery.set_devices("east-1", GPU, 0)
+        await again.until_phases(apply.object_id, "running", 4)
 
 
 async def test_the_schedulers_refusal_comes_back_with_its_words_and_node(cluster: SimulatedCluster) -> None:
