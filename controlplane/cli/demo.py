@@ -18,6 +18,7 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one last JSON line.")] = False,
+    seconds: Annotated[int, typer.Option(min=8, max=600, help="How long gangs arrive.")] = 44,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the plane and its clusters running afterwards.")] = False,
 ) -> None:
     """Watch it work: four simulated clusters, three teams, failures on the way; about a minute."""
@@ -27,7 +28,7 @@ def demo(
 
     folder: Path = default_folder().with_name(f"{default_folder().name}-{FOLDER}")
     try:
-        code = run_demo(folder, as_json=as_json, keep=keep)
+        code = run_demo(folder, seconds=seconds, as_json=as_json, keep=keep)
     except (AlreadyRunning, Refusal, StartFailed, DemoFailed) as error:
         typer.echo(f"muster: {error}", err=True)
         code = 1

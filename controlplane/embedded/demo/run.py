@@ -22,7 +22,7 @@ import yaml
 from controlplane.embedded.demo.cast import Cast, DemoFailed, assemble, enrol
 from controlplane.embedded.demo.client import Json
 from controlplane.embedded.demo.sampling import FINAL, Sampler, settled, waits
-from controlplane.embedded.demo.script import scenes
+from controlplane.embedded.demo.script import STREAM_SECONDS, scenes
 from controlplane.embedded.demo.stream import Gang
 from controlplane.embedded.demo.view import View, make_view
 
@@ -57,8 +57,8 @@ class Summary:
         return not (self.samples_over_quota or self.doctor_violations or self.gangs_lost) and self.gangs_placed > 0
 
 
-def run_demo(folder: Path, *, as_json: bool = False, keep: bool = False) -> int:
-    """Run it in `folder` (emptied first); returns the exit code: 0 if every promise was kept."""
+def run_demo(folder: Path, *, seconds: float = STREAM_SECONDS, as_json: bool = False, keep: bool = False) -> int:
+    """Run it in `folder` (emptied first), gangs arriving for so long; returns 0 if every promise was kept."""
     say = sys.stderr.write if as_json else sys.stdout.write
     say("muster: starting a plane and four simulated clusters …\n")
     began = time.monotonic()
@@ -67,7 +67,7 @@ def run_demo(folder: Path, *, as_json: bool = False, keep: bool = False) -> int:
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as world:
             _set_the_stage(cast, Path(world.name))
             say(f"muster: ready after {time.monotonic() - began:.0f} s; an hour's work now runs in a minute\n")
-            summary = _play(cast, as_json=as_json)
+            summary = _play(cast, seconds, as_json=as_json)
         say(_told(summary, cast, keep=keep))
         if as_json:
             sys.stdout.write(json.dumps(asdict(summary)) + "\n")
@@ -155,26 +155,23 @@ class _Submitter:
         self.refused = f"{gang.name} could not be submitted: the API did not answer"
 
 
-def _play(cast: Cast, *, as_json: bool) -> Summary:
+def _play(cast: Cast, seconds: float, *, as_json: bool) -> Summary:
     sampler, submitter = Sampler(cast.client), _Submitter(cast)
     started = time.monotonic()
     sampler.start()
     with make_view() if not as_json else _Quiet() as view:
-        for scene in scenes(cast, submitter):
+        for scene in scenes(cast, submitter, seconds):
             _pass_time(view, sampler, started, until=scene.at)
             if sentence := scene.play():
                 view.say(time.monotonic() - started, sentence)
         submitter.close()
         arrived = len(sampler.findings.utilisation_permille)
         view.say(time.monotonic() - started, "no more gangs arrive; the rest finishes")
-        while time.monotonic() - started < SETTLE_SECONDS + STREAM_END and not _is_over(sampler):
+        while time.monotonic() - started < seconds + SETTLE_SECONDS and not _is_over(sampler):
             _pass_time(view, sampler, started, until=time.monotonic() - started + TICK_SECONDS)
         workloads = settled(cast.client, within=SETTLE_SECONDS / 2)
         sampler.stop()
     return _summary(cast, sampler, submitter.submitted, workloads, arrived, round(time.monotonic() - started))
-
-
-STREAM_END = 46.0
 
 
 def _is_over(sampler: Sampler) -> bool:

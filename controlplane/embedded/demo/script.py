@@ -23,9 +23,10 @@ class Scene:
     play: Callable[[], str]
 
 
-def scenes(cast: Cast, submit: Callable[[Gang], None]) -> list[Scene]:
-    """All scenes of the demonstration, in order of time."""
-    stream = [Scene(gang.at, _submitting(gang, submit)) for gang in gangs(SEED, STREAM_SECONDS, PER_SECOND)]
+def scenes(cast: Cast, submit: Callable[[Gang], None], seconds: float = STREAM_SECONDS) -> list[Scene]:
+    """All scenes of the demonstration, in order of time; a shorter one has the same scenes closer together."""
+    pace = seconds / STREAM_SECONDS
+    stream = [Scene(gang.at / pace, _submitting(gang, submit)) for gang in gangs(SEED, seconds, PER_SECOND)]
     borrow = [Scene(6.0 + number / 4, _submitting(gang, submit)) for number, gang in enumerate(_borrowers())]
     owners = [Scene(14.0 + number / 4, _submitting(gang, submit)) for number, gang in enumerate(_owners())]
     special = [
@@ -36,7 +37,8 @@ def scenes(cast: Cast, submit: Callable[[Gang], None]) -> list[Scene]:
         Scene(34.0, lambda: _killed(cast, "worker")),
         Scene(38.0, lambda: _killed(cast, "planner")),
     ]
-    return sorted([*stream, *borrow, *owners, *special], key=lambda scene: scene.at)
+    told = [*stream, *borrow, *owners, *special]
+    return sorted((Scene(scene.at * pace, scene.play) for scene in told), key=lambda scene: scene.at)
 
 
 def _submitting(gang: Gang, submit: Callable[[Gang], None]) -> Callable[[], str]:
