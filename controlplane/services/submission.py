@@ -152,11 +152,14 @@ def _known_flavors(uow: UnitOfWork, queue: QueueFact, read: PodFacts) -> tuple[F
     found = sorted(
         name
         for name in listed
-        if read.vendor and name.startswith(f"{read.vendor}-") and (mig in name if mig else MIG not in name)
+        if name.startswith(f"{read.vendor}-" if read.vendor else "") and (mig in name if mig else MIG not in name)
     )
+    what = read.resource or "devices"
     if not found:
-        what = read.resource or "devices"
         raise _invalid("/spec/podSets", "missing-field", f"no flavor is known for {what}; name one (flavors)")
+    if len({name.partition("-")[0] for name in found}) > 1:  # an image runs on one vendor's devices
+        words = f"devices of several vendors are known ({', '.join(found)[:400]}); name those that will do (flavors)"
+        raise _invalid("/spec/podSets", "missing-field", words)
     return tuple(FlavorName(name) for name in found)
 
 

@@ -68,6 +68,8 @@ def hello(tools: SyncTools, key: KeyFact, request: HelloRequest) -> HelloReply:
             enrolment.offer_next_key(uow, key, request.next_key, request.next_key_proof)
         uow.fleet.set_identity(cluster.id, request.fingerprint, request.agent_version, request.kubernetes_version)
         uow.fleet.set_hello(cluster.id, request.features, request.namespaces)
+        if set(request.namespaces) != set(cluster.namespaces):
+            uow.wake_pool(cluster.pool)  # work may have waited for a namespace
         lease_until = uow.now + timedelta(seconds=tools.lease_seconds)
         epoch = uow.agents.open_session(
             cluster.id, request.instance_id, key.thumbprint, request.acked_number, lease_until

@@ -65,6 +65,16 @@ def test_without_a_flavor_every_flavor_of_the_resource_that_is_known_will_do(pla
     assert submitted(plane, job()).pod_sets[0].flavors == ["nvidia-a100-40gb", H100]
 
 
+def test_devices_of_no_resource_are_of_the_only_vendor_there_is(plane: Plane) -> None:
+    bare = template(containers=[{"name": "main", "image": IMAGE}])
+    asked = workload(pod_set={"template": bare, "devices": 8, "flavors": []})
+    plane.do("INSERT INTO quota (queue_id, flavor, nominal) SELECT id, 'amd-mi300x-192gb', 8 FROM queue")
+    with pytest.raises(Invalid, match="several vendors"):
+        submitted(plane, asked)
+    plane.do("UPDATE quota SET is_listed = false WHERE flavor = 'amd-mi300x-192gb'")
+    assert submitted(plane, asked).pod_sets[0].flavors == [H100]
+
+
 def test_a_mig_profile_wants_flavors_of_that_profile(plane: Plane) -> None:
     plane.do("INSERT INTO quota (queue_id, flavor, nominal) SELECT id, 'nvidia-a100-40gb-mig-1g.5gb', 8 FROM queue")
     limits = {"limits": {"nvidia.com/mig-1g.5gb": 1}}

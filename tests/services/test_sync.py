@@ -41,6 +41,19 @@ def test_a_newer_session_ends_the_older_one(plane: Plane, agent: Agent, team: in
     assert states(plane) == {"placed"}, "what a superseded session says changes nothing"
 
 
+def test_a_namespace_that_a_session_brings_wakes_the_planner_and_one_that_was_there_does_not(
+    plane: Plane, agent: Agent
+) -> None:
+    def version() -> int:
+        return int(plane.rows("SELECT dirty_version FROM pool")[0].dirty_version)
+
+    before = version()
+    agent.hello()
+    assert version() == before
+    agent.hello(namespaces=["team", "other"])
+    assert version() == before + 1
+
+
 def test_the_same_request_gets_the_same_answer_and_is_taken_once(plane: Plane, agent: Agent, team: int) -> None:
     _, name = placed(plane, agent, team)
     request = agent.request(attempts=[agent.told(name, "prepared")], pods=agent.pods(name, "gated"))
