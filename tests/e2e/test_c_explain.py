@@ -1,7 +1,7 @@
 """Story (c): who waits learns why, and starts when there is room."""
 
-from tests.e2e.federation import Federation, gang
-from tests.kube.objects import RACK, NodeShape
+from tests.e2e.federation import H100, Federation, gang
+from tests.kube.objects import RACK, NodeShape, job
 
 
 def test_a_gang_that_fits_nowhere_says_why_and_starts_when_another_ends(federation: Federation) -> None:
@@ -9,7 +9,12 @@ def test_a_gang_that_fits_nowhere_says_why_and_starts_when_another_ends(federati
     east = federation.east
     federation.add_nodes(east, 4, NodeShape(topology={RACK: 4}))
     federation.add_nodes(federation.west, 2, NodeShape(topology={RACK: 2}))
-    first = federation.submit(gang("first", 4, rack="rack"))
+    manifest = job("first", "nlp", 4)  # as people have it already
+    manifest["metadata"] |= {
+        "labels": {"muster.dev/queue": "lab.nlp"},
+        "annotations": {"muster.dev/topology-required": "rack", "muster.dev/flavors": H100},
+    }
+    first = federation.submit(manifest)
     federation.wait_state(first, "running")
 
     second = federation.submit(gang("second", 3, rack="rack"))
