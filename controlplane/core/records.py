@@ -18,7 +18,7 @@ from typing import Union, cast, get_args, get_origin, get_type_hints
 from controlplane.core.capacity import Cluster, Node
 from controlplane.core.demand import Earmark, Exclusion, RunningAttempt, Workload
 from controlplane.core.facts.planning import Change, Key, Table, Value
-from controlplane.core.ids import ClusterId, NodeId, PoolId, QueueId, WorkloadId
+from controlplane.core.ids import ClusterId, FlavorName, NodeId, PoolId, QueueId, WorkloadId
 from controlplane.core.index import FleetIndex
 from controlplane.core.plan import Admit, Plan, Reclaim, SetEarmark
 from controlplane.core.policy import Policy
@@ -43,6 +43,7 @@ ROWS: Mapping[Table, type] = {
     Table.EARMARKS: Earmark,
     Table.EXCLUSIONS: Exclusion,
     Table.USAGE_ELSEWHERE: int,
+    Table.OWNED_ELSEWHERE: int,
 }
 
 
@@ -59,13 +60,19 @@ class World:
         """The Pool's name has changed."""
         self.pool_name = pool_name
 
-    def apply(self, changes: Iterable[Change]) -> None:
-        """Bring rows up to date; what is not there any more goes."""
+    def apply(self, changes: Iterable[Change]) -> tuple[Change, ...]:
+        """Bring rows up to date; what is not there any more goes. Returns the changes that changed something."""
+        told: list[Change] = []
         for change in changes:
+            rows = self._rows[change.table]
+            if rows.get(change.key) == change.value:
+                continue  # read again, because its writer was not finished at the last reading
+            told.append(change)
             if change.value is None:
-                self._rows[change.table].pop(change.key, None)
+                del rows[change.key]
             else:
-                self._rows[change.table][change.key] = change.value
+                rows[change.key] = change.value
+        return tuple(told)
 
     def changes(self) -> tuple[Change, ...]:
         """Everything there is, as changes to an empty World, in a fixed order."""
@@ -87,6 +94,7 @@ class World:
             earmarks=cast("dict[WorkloadId, Earmark]", dict(rows[Table.EARMARKS])),
             exclusions=cast("tuple[Exclusion, ...]", tuple(self._sorted(Table.EXCLUSIONS))),
             usage_elsewhere=cast("dict[tuple[QueueId, str], int]", dict(rows[Table.USAGE_ELSEWHERE])),
+            owned_elsewhere=cast("dict[FlavorName, int]", dict(rows[Table.OWNED_ELSEWHERE])),
         )
 
     def warm_index(self, snapshot: Snapshot) -> FleetIndex:

@@ -48,6 +48,7 @@ from controlplane.db.planning_sql import (
     EXCLUSIONS,
     NODE_FLAVORS,
     NODES,
+    OWNED_ELSEWHERE,
     POD_SETS,
     POLICY,
     QUEUES,
@@ -81,6 +82,7 @@ class SqlSnapshotReader:
                 *_earmarks(session, bound),
                 *_exclusions(session, bound, now),
                 *_elsewhere(session, bound),
+                *_owned_elsewhere(session, bound),
             ]
             row = session.execute(POLICY, bound).one()
             return Reading(
@@ -274,3 +276,8 @@ def _exclusions(session: Session, bound: dict[str, int], now: datetime) -> Itera
 def _elsewhere(session: Session, bound: dict[str, int]) -> Iterator[Change]:
     for row in session.execute(ELSEWHERE, bound):
         yield Change(Table.USAGE_ELSEWHERE, (row.queue_id, row.flavor), int(row.amount) or None)
+
+
+def _owned_elsewhere(session: Session, bound: dict[str, int]) -> Iterator[Change]:
+    for row in session.execute(OWNED_ELSEWHERE, bound):
+        yield Change(Table.OWNED_ELSEWHERE, row.flavor, int(row.amount) or None)

@@ -6,7 +6,7 @@ cycle commits is `commit`'s; whoever owns the planner lease may plan, and the co
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from controlplane.core.cycle import plan_cycle
@@ -20,6 +20,8 @@ from controlplane.core.snapshot import Snapshot
 from controlplane.services.commit import Cycle, commit
 from controlplane.services.ports.planning import SnapshotReader
 from controlplane.services.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory, run
+
+LOOK_AGAIN_SECONDS = 30
 
 
 class Step(StrEnum):
@@ -125,9 +127,8 @@ class Planner:
     def _read(self) -> Reading:
         reading = self._tools.reader.read(self._pool, self._horizon)
         self._world.rename(reading.pool_name)
-        self._world.apply(reading.changes)
+        self._unstored.extend(self._world.apply(reading.changes))
         self._horizon = reading.horizon
-        self._unstored.extend(reading.changes)
         return reading
 
     def _write(self, planned: Planned) -> int:
@@ -181,13 +182,18 @@ def _codes(reasons: tuple[Reason, ...]) -> list[ReasonCode]:
 
 
 def next_moment(snapshot: Snapshot, plan: Plan, now: datetime) -> datetime | None:
-    """When time alone may change the answer: a back-off, an earmark or an exclusion ends. None: never."""
+    """When to look again although nobody says so. None: nobody waits.
+
+    Time alone ends a back-off, an earmark or an exclusion; and what another Pool gives back to a shared account
+    wakes that Pool's planner only, so whoever waits is looked at again after a while in any case.
+    """
     if not plan.reasons:
         return None
+    latest = now + timedelta(seconds=LOOK_AGAIN_SECONDS)
     moments = [workload.not_before for workload in snapshot.waiting.values() if workload.not_before is not None]
     moments += [earmark.until for earmark in snapshot.earmarks.values()]
     moments += [exclusion.until for exclusion in snapshot.exclusions]
-    return min((moment for moment in moments if moment > now), default=None)
+    return min([latest, *(moment for moment in moments if moment > now)])
 
 
 def expire_earmarks(uow: UnitOfWork, limit: int) -> int:

@@ -9,7 +9,7 @@ from controlplane.core.records import World
 from controlplane.services import accounting
 from controlplane.services.replay import replay
 from controlplane.services.scheduling import Step
-from tests.services.planes import Plane
+from tests.services.planes import H100, Plane
 from tests.support.databases import Database
 
 
@@ -164,3 +164,15 @@ def test_a_request_that_passes_the_limit_by_a_part_waits_whole(plane: Plane) -> 
     [why] = row.reasons
     assert why["code"] == "quota-exceeded"
     assert (why["facts"]["available"], why["facts"]["wanted"]) == (6, 8)
+
+
+def test_a_root_that_owns_what_clusters_own_counts_the_clusters_of_every_pool(plane: Plane) -> None:
+    plane.cluster("eu", nodes=1)
+    other = plane.do("INSERT INTO pool (name) VALUES ('other') RETURNING id")
+    cluster = plane.cluster("us", nodes=3)
+    plane.do("UPDATE cluster SET pool_id = :pool WHERE id = :cluster", pool=other, cluster=cluster)
+    world = World(plane.pool)
+    world.apply(plane.tools.reader.read(plane.pool, None).changes)
+    snapshot = world.freeze()
+    assert snapshot.owned_elsewhere == {H100: 24}
+    assert len(snapshot.nodes) == 1

@@ -27,6 +27,7 @@ class Table(StrEnum):
     EARMARKS = "earmarks"
     EXCLUSIONS = "exclusions"
     USAGE_ELSEWHERE = "usage_elsewhere"
+    OWNED_ELSEWHERE = "owned_elsewhere"
 
 
 Key = int | str | tuple[int, str] | tuple[str, int]
