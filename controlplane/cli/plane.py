@@ -56,7 +56,7 @@ def rebalance(pool: PoolOption = "default", output: OutputOption = Output.TABLE)
 
     def told() -> None:
         print(f"pool {found['pool']}, {ago(found['at'])} ago")
-        _print_report(found["report"], 1)
+        _print_report(found["report"])
 
     render.show(found, output, told)
 
@@ -161,17 +161,19 @@ def set_context(
     print(f"{name} is {url}")
 
 
-def _print_report(value: object, depth: int) -> None:
-    """A report's own words and numbers, indented."""
-    if not isinstance(value, dict):
-        print(f"{'  ' * depth}{render.clean(str(value))}")
-        return
-    for key, each in value.items():
-        if isinstance(each, dict):
-            print(f"{'  ' * depth}{render.clean(key)}:")
-            _print_report(each, depth + 1)
+def _print_report(report: Json) -> None:
+    """Whatever the report measures: lists as tables, numbers by name."""
+    for heading, value in report.items():
+        print(f"\n{render.clean(heading)}")
+        if isinstance(value, list) and all(isinstance(each, dict) for each in value):
+            heads = list(dict.fromkeys(name for each in value for name in each))
+            # A default argument, because a lambda would see the last name only.
+            columns = [(name.upper(), lambda each, name=name: each.get(name, "-")) for name in heads]
+            render.rows(columns, value)
+        elif isinstance(value, dict):
+            render.pairs((name, json.dumps(each)) for name, each in value.items())
         else:
-            print(f"{'  ' * depth}{render.clean(key)}: {render.clean(json.dumps(each, ensure_ascii=False))}")
+            print(render.clean(json.dumps(value, ensure_ascii=False)))
 
 
 def _step(each: Json) -> str:

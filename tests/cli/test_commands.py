@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import yaml
+from sqlalchemy import text
 
 from tests.api.bodies import IMAGE, QUEUES, job, workload
 from tests.cli.running import Muster
@@ -105,6 +106,20 @@ def test_the_plane_tells_of_itself(muster: Muster) -> None:
     assert json.loads(muster.fine("schema Workload"))["properties"]["kind"]["const"] == "Workload"
     assert "queue.write" in muster.fine("audit list --kind queue")
     assert muster("rebalance").code == 3, "no report is there yet"
+
+
+def test_a_rebalancing_report_is_shown_as_tables(api: Api, muster: Muster) -> None:
+    report = {"largest": [{"level": "rack", "pods": 3}, {"level": "host", "pods": 1}], "spread": {"h100": 2}}
+    with api.container.engine.begin() as connection:
+        connection.execute(text("INSERT INTO pool (name) VALUES ('default')"))
+        statement = (
+            "INSERT INTO rebalance_report (pool_id, at, report) SELECT id, now(), CAST(:report AS jsonb) FROM pool"
+        )
+        connection.execute(text(statement), {"report": json.dumps(report)})
+    lines = [line.split() for line in muster.fine("rebalance").splitlines()]
+    assert ["h100:", "2"] in lines
+    table = lines[lines.index(["largest"]) + 1 :]
+    assert [sorted(line) for line in table[:3]] == [["LEVEL", "PODS"], ["3", "rack"], ["1", "host"]]
 
 
 def test_a_token_for_somebody_else_works_until_it_is_revoked(muster: Muster, tmp_path: Path) -> None:
