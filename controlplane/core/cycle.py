@@ -131,7 +131,7 @@ class _Cycle:
         if workload.queue not in self.snapshot.queues:
             return reason(ReasonCode.QUEUE_UNKNOWN, queue=workload.queue)
         if workload.not_before is not None and workload.not_before > self.now:
-            until = workload.not_before.isoformat()
+            until = workload.not_before.isoformat(timespec="seconds")
             return reason(ReasonCode.BACKING_OFF, times=workload.disturbances, until=until)
         if not self.snapshot.clusters:
             return reason(ReasonCode.NO_CLUSTER, pool=self.snapshot.pool_name)

@@ -72,7 +72,7 @@ _SENTENCES: Mapping[ReasonCode, str] = {
     ReasonCode.TOPOLOGY_TOO_SMALL: "{cluster}'s largest {level} holds {fits} of {pods} pods of {devices} {flavor} each,"
     " were it empty.",
     ReasonCode.TOPOLOGY_LEVEL_UNKNOWN: "{cluster} has no topology level {level}.",
-    ReasonCode.NODES_EXCLUDED: "{cluster}: {count} nodes are left out for this workload until {until}.",
+    ReasonCode.NODES_EXCLUDED: "{cluster} leaves out {count} of its nodes for this workload until {until}.",
     ReasonCode.UNMODELLED_CONSTRAINT: "{cluster}'s scheduler refused {node}: {words}",
     ReasonCode.EARMARKED_FOR_ANOTHER: "{amount} free {flavor} in {cluster} are kept for {workload}.",
     ReasonCode.WAITS_FOR_RECLAIM: "{amount} {flavor} in {cluster} are being given back for this workload.",

@@ -122,7 +122,7 @@ REFUSALS = [
         "nodes-excluded",
         small().excludes("big", "b0-r0-n0"),
         a_workload().asking(2).having(shape="big"),
-        "east: 1 nodes are left out for this workload until 2026-03-01T12:10:00+00:00.",
+        "east leaves out 1 of its nodes for this workload until 2026-03-01T12:10:00+00:00.",
     ),
     (
         "unmodelled-constraint",

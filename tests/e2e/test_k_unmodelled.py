@@ -21,7 +21,7 @@ def test_a_node_that_the_cluster_s_scheduler_refuses_is_left_out_for_a_while(fed
     told = federation.explain(workload)
     assert names[1] in told
     assert "untolerated taint" in told, told
-    assert "1 nodes are left out for this workload until" in told, told
+    assert "east leaves out 1 of its nodes for this workload until" in told, told
     assert seen["programFailures"] == 0
 
     federation.add_nodes(west, 3, NodeShape(topology={RACK: 3}))

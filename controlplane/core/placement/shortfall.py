@@ -93,7 +93,8 @@ def _excluded(scenario: Scenario, cluster: ClusterId, here: list[Exclusion], pol
     if len(here) >= policy.exclusions_before_reason:
         node = scenario.snapshot.nodes[last.node].name
         return reason(ReasonCode.UNMODELLED_CONSTRAINT, cluster=name, node=node, words=last.words)
-    return reason(ReasonCode.NODES_EXCLUDED, cluster=name, count=len(here), until=last.until.isoformat())
+    until = last.until.isoformat(timespec="seconds")
+    return reason(ReasonCode.NODES_EXCLUDED, cluster=name, count=len(here), until=until)
 
 
 def _earmarked(scenario: Scenario, workload: Workload, cluster: ClusterId, room: Room) -> Reason | None:
