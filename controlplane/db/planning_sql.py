@@ -26,7 +26,7 @@ CLUSTERS = _text("""
     WHERE changed_xid >= {since} AND (:since > 0 OR (pool_id = :pool AND removed_at IS NULL))
     ORDER BY id""")
 
-# A node is read again when its counters moved, or when its cluster's levels may have.
+# A node is read again when its counters moved; where its cluster has other levels, whoever stores them touches it.
 NODES = _text("""
     SELECT node.id, node.cluster_id, node.name, node.ready, node.cordoned, node.deleting, node.cordoned_by_us,
            node.lost_at, node.removed_at, node.domains, node.cpu_milli, node.memory_bytes, node.cpu_milli_held,

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from controlplane.core.ids import NodeId
+from controlplane.core.records import World
 from controlplane.services import fleet
 from controlplane.services.errors import NotFound
 from tests.services.agents import Agent, node, placed, plan, ready, tell_time
@@ -207,6 +208,34 @@ def test_a_node_that_does_not_say_since_when_it_is_not_ready_is_lost_all_the_sam
         fleet.check_nodes(uow, 10)
     assert plane.rows("SELECT lost_at FROM node WHERE name = 'n1'")[0].lost_at is not None
     assert plane.state(gang) == "stopping"
+
+
+def test_room_that_comes_without_a_device_wakes_the_planner(plane: Plane) -> None:
+    closed = node("n1").model_copy(update={"cordoned": True, "cpu_milli": 1_000})
+    agent = ready(plane, "eu", closed)
+    settled = "UPDATE pool SET next_check_at = NULL"
+    for better in ({"cordoned": False, "cpu_milli": 1_000}, {"cpu_milli": 2_000}, {"domains": {"rack": "r2"}}):
+        plane.do(settled)
+        agent.report(node("n1").model_copy(update=better))
+        assert plane.rows("SELECT next_check_at FROM pool")[0].next_check_at is not None, better
+    plane.do(settled)
+    agent.report(node("n1", rack="r2").model_copy(update={"cpu_milli": 5, "labels": {"zone": "a"}}))
+    assert plane.rows("SELECT next_check_at FROM pool")[0].next_check_at is None
+
+
+def test_a_warm_planner_reads_nodes_again_when_their_cluster_gets_another_level(plane: Plane) -> None:
+    agent = ready(plane, "eu", node("n1"), node("n2"))
+    warm, reader = World(plane.pool), plane.tools.reader
+    reading = reader.read(plane.pool, None)
+    warm.apply(reading.changes)
+    labelled = node("n1").model_copy(update={"domains": {"block": "b1", "rack": "r1"}})
+    delta = agent.delta(labelled).model_copy(update={"levels": ["block", "rack", "host"]})
+    agent.sync(inventory=delta)
+    warm.apply(reader.read(plane.pool, reading.horizon).changes)
+    assert {each.name: each.domains for each in warm.freeze().nodes.values()} == {
+        "n1": ("b1", "r1", "n1"),
+        "n2": ("", "r1", "n2"),
+    }
 
 
 def test_two_writers_of_one_node_lose_nothing_of_each_other(plane: Plane) -> None:

@@ -101,10 +101,12 @@ class FleetStore:
     def write_nodes(self, cluster: ClusterId, nodes: Sequence[NodeWrite]) -> NodeSignals:
         if not nodes:
             return NodeSignals()
+        uids = [node.uid for node in nodes]
+        which = {"cluster": cluster, "uids": uids, "names": [node.name for node in nodes]}
+        self._session.execute(sql.LOCK_COUNTERS, which)  # before the nodes' own rows, as everywhere
         names = json.dumps([{"uid": node.uid, "name": node.name} for node in nodes])
         taken = list(self._session.scalars(sql.NAMES_TAKEN, {"cluster": cluster, "rows": names}))
-        replaced = self.remove_nodes(cluster, taken, keep=False) if taken else NodeSignals()
-        uids = [node.uid for node in nodes]
+        replaced = self.remove_nodes(cluster, taken, keep=False)
         before = {row.uid: row for row in self._session.execute(sql.NODES_BEFORE, {"cluster": cluster, "uids": uids})}
         rows = json.dumps(
             [{**node.row, "ready_changed_at": self._turned(node, before.get(node.uid))} for node in nodes]
@@ -117,14 +119,17 @@ class FleetStore:
         ready = {node.uid: bool(node.row["ready"]) for node in nodes}
         fell = tuple(ids[uid] for uid, row in before.items() if row.ready and not ready[uid])
         rose = tuple(ids[uid] for uid in uids if ready[uid] and _was_out(before.get(uid)))
+        changed = changed or any(_gives_room(before[node.uid], node) for node in nodes if node.uid in before)
         return NodeSignals(fell, rose, replaced.removed, ill, changed or replaced.capacity_changed or bool(fell))
 
     def remove_nodes(self, cluster: ClusterId, uids: Collection[str], *, keep: bool) -> NodeSignals:
+        if not uids and not keep:
+            return NodeSignals()
         values = {"cluster": cluster, "uids": sorted(uids), "keep": keep, "now": self._now}
+        self._session.execute(sql.LOCK_COUNTERS_OF_REMOVED, values)
         removed = [NodeId(one) for one in self._session.scalars(sql.REMOVE_NODES, values)]
         if removed:
             gone = {"nodes": removed, "rows": "[]", "now": self._now}
-            self._session.execute(sql.FLAVORS_BEFORE, {"nodes": removed})
             self._session.execute(sql.EMPTY_FLAVORS, gone)
             self._session.execute(sql.REMOVE_DEVICES, gone)
             self._session.execute(sql.END_DISCREPANCIES, gone)
@@ -135,6 +140,7 @@ class FleetStore:
 
     def set_inventory(self, cluster: ClusterId, revision: int, digest: str, levels: Sequence[str]) -> None:
         values = {"revision": revision, "digest": digest, "levels": json.dumps(list(levels))}
+        self._do(sql.TOUCH_NODES, cluster=cluster, levels=values["levels"])
         self._do(sql.SET_INVENTORY, cluster=cluster, now=self._now, **values)
 
     def due_nodes(self, limit: int) -> list[NodeFact]:
@@ -228,6 +234,14 @@ def _json(document: Document) -> str:
 
 def _was_out(before: Line | None) -> bool:
     return before is None or not before.ready or before.lost_at is not None
+
+
+def _gives_room(before: Line, node: NodeWrite) -> bool:
+    """Whether something may fit here now that did not before, although no device is new."""
+    row = node.row
+    is_opened = (before.cordoned and not row["cordoned"]) or (before.deleting and not row["deleting"])
+    is_larger = before.cpu_milli < row["cpu_milli"] or before.memory_bytes < row["memory_bytes"]
+    return is_opened or is_larger or before.domains != row["domains"]
 
 
 def _cluster_row(change: ClusterChange) -> dict[str, object]:

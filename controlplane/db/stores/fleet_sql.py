@@ -73,8 +73,24 @@ SET_INVENTORY = _text("""
         inventory_at = :now
     WHERE id = :cluster""")
 
+# A planner keeps a node's domains as one list, in order of its cluster's levels: other levels, other lists.
+TOUCH_NODES = _text("""
+    UPDATE node SET digest = node.digest FROM cluster
+    WHERE cluster.id = :cluster AND cluster.levels <> CAST(:levels AS jsonb)
+      AND node.cluster_id = cluster.id AND node.removed_at IS NULL""")
+
+LOCK_COUNTERS = _text("""
+    SELECT f.node_id FROM node_flavor f JOIN node n ON n.id = f.node_id
+    WHERE n.cluster_id = :cluster AND (n.uid = ANY(CAST(:uids AS text[])) OR n.name = ANY(CAST(:names AS text[])))
+    ORDER BY f.node_id, f.flavor FOR NO KEY UPDATE OF f""")
+
+LOCK_COUNTERS_OF_REMOVED = _text("""
+    SELECT f.node_id FROM node_flavor f JOIN node n ON n.id = f.node_id
+    WHERE n.cluster_id = :cluster AND n.removed_at IS NULL AND (n.uid = ANY(CAST(:uids AS text[]))) <> :keep
+    ORDER BY f.node_id, f.flavor FOR NO KEY UPDATE OF f""")
+
 NODES_BEFORE = _text("""
-    SELECT uid, ready, ready_changed_at, lost_at FROM node
+    SELECT uid, ready, ready_changed_at, lost_at, cordoned, deleting, domains, cpu_milli, memory_bytes FROM node
     WHERE cluster_id = :cluster AND uid = ANY(CAST(:uids AS text[])) ORDER BY id FOR NO KEY UPDATE""")
 
 # A node's name is used again while its old object's end is not told yet: the old one is gone.
