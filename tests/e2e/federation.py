@@ -25,7 +25,7 @@ from tests.kube.objects import NodeShape
 from tests.kube.processes import Program
 from tests.kube.proxy import TcpProxy
 from tests.support.planes import LivePlane, live_plane
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually as asked_until
 
 H100, A100 = "nvidia-h100-80gb", "nvidia-a100-80gb"
 NAMESPACES = ("nlp", "vision")
@@ -57,7 +57,14 @@ TENANCY: tuple[Json, ...] = (
     },
 )
 
+PAUSE_SECONDS = 0.15
+"""Between two looks: each is work for the API and for the machine that all of this shares."""
+
 T = TypeVar("T")
+
+
+def eventually(check: Callable[[], T], within: float, what: str) -> T:
+    return asked_until(check, within, what, PAUSE_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,11 @@ def test_when_the_owners_work_comes_the_newest_borrower_leaves_whole(federation:
     east = federation.east
     federation.add_nodes(east, 6, NodeShape(topology={RACK: 6}))
     federation.set_quotas({"nlp": 16, "vision": 32})
-    own, older, newest = (federation.submit(gang(name, 2)) for name in ("own", "older", "newest"))
-    for each in (own, older, newest):
-        federation.wait_state(each, "running")
+    gangs = []
+    for name in ("own", "older", "newest"):  # one after the other: of one cycle none is newer than another
+        gangs.append(federation.submit(gang(name, 2)))
+        federation.wait_state(gangs[-1], "running")
+    own, older, newest = gangs
     assert federation.usage("lab/nlp")["borrowed"] == 32
     left = {pod.node for pod in east.pods_of(newest)}
 

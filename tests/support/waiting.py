@@ -8,8 +8,8 @@ Found = TypeVar("Found")
 PAUSE_SECONDS = 0.03
 
 
-def eventually(check: Callable[[], Found], within: float = 10.0, what: str = "") -> Found:
-    """The first truthy answer of `check`; asked until `within` seconds have passed.
+def eventually(check: Callable[[], Found], within: float = 10.0, what: str = "", pause: float = PAUSE_SECONDS) -> Found:
+    """The first truthy answer of `check`; asked until `within` seconds have passed, with `pause` seconds in between.
 
     An AssertionError in `check` counts as "not yet"; the last one is what the test fails with.
     """
@@ -24,4 +24,4 @@ def eventually(check: Callable[[], Found], within: float = 10.0, what: str = "")
         if time.monotonic() > deadline:
             wanted = what or getattr(check, "__name__", "it")
             raise AssertionError(f"{wanted}: not within {within} s") from failure
-        time.sleep(PAUSE_SECONDS)
+        time.sleep(pause)
