@@ -1,7 +1,8 @@
 """Take back what is borrowed: a complete plan in one cluster for the one that asks, or nothing.
 
 Newest borrower first, whole Workloads only, and then each victim that is not needed after all is given
-back, the last one chosen first. A Queue within its own share on the contested Flavors loses nothing, and
+back, the last one chosen first. Where that leads nowhere, all borrowers are tried together and given back
+the same way. A Queue within its own share on the contested Flavors loses nothing, and
 the asker's side must stay within its share. Lower priority is no ground here; that is preemption.
 """
 
@@ -102,7 +103,36 @@ class Reclaimer:
             self._evict_until_fits(asker, contested, cluster, elsewhere, victims)
         way = self._only_needed(asker, cluster, victims) if victims and self._fits(asker, cluster) else None
         self._scenario.rollback(mark)
-        return way
+        return way or self._way_back(asker, contested, here, cluster, len(victims))
+
+    def _way_back(
+        self,
+        asker: Workload,
+        contested: frozenset[FlavorName],
+        here: Sequence[RunningAttempt],
+        cluster: ClusterId,
+        tried: int,
+    ) -> _Way | None:
+        """Evict all that may be taken, then give back: the newest may lie in the wrong place and hide an older one."""
+        victims = [at for at in here if _may_be_taken(self._scenario.tree, asker, at, contested)]
+        if len(victims) <= tried:
+            return None  # all of them were tried together
+        self._scenario.work += len(victims)
+        mark = self._scenario.checkpoint()
+        for victim in victims:
+            self._scenario.evict(victim)
+        way = self._only_needed(asker, cluster, victims) if self._fits(asker, cluster) else None
+        self._scenario.rollback(mark)
+        return way if way is not None and self._may_all_go(asker, contested, way.victims) else None
+
+    def _may_all_go(self, asker: Workload, contested: frozenset[FlavorName], victims: Sequence[RunningAttempt]) -> bool:
+        """Whether each borrows when its turn comes, the largest last."""
+        mark, may_go = self._scenario.checkpoint(), True
+        for victim in sorted(victims, key=lambda at: sum(amount for _, amount in at.charges)):
+            may_go = may_go and _may_be_taken(self._scenario.tree, asker, victim, contested)
+            self._scenario.evict(victim)
+        self._scenario.rollback(mark)
+        return may_go
 
     def _evict_until_fits(
         self,
@@ -212,7 +242,7 @@ def _shares(scenario: Scenario, placed: Placed) -> tuple[NodeShare, ...]:
 
 
 def _stop(victim: RunningAttempt, asker: Workload, queue: str, contested: frozenset[FlavorName]) -> Reclaim:
-    flavor, amount = next((flavor, amount) for flavor, amount in victim.charges if flavor in contested)
+    flavor, amount = next((each for each in victim.charges if each[0] in contested), victim.charges[0])
     why = reason(ReasonCode.RECLAIMED, amount=amount, flavor=flavor, queue=queue, workload=asker.name)
     return Reclaim(victim.workload, victim.attempt, asker.id, why)
 

@@ -60,6 +60,23 @@ def test_a_victim_that_is_not_needed_is_given_back() -> None:
     assert stopped(plan) == {"a1": "b1", "a0": "b1"}, "a2 was newer than a0 but lies in the other rack"
 
 
+def test_a_newer_borrower_in_the_wrong_rack_does_not_hide_an_older_one_in_the_right_rack() -> None:
+    """Taking a1 would end a's borrowing without making room, since c keeps the rest of that rack."""
+    world = a_world().cluster("east").racks(2, 2)
+    world.queue("org", 0).queue("org/a", 8).queue("org/b", 16).queue("org/c", 8)
+    world.runs("c0", "org/c", {"b0-r0-n0": 8})
+    world.runs("a0", "org/a", {"b0-r1-n0": 8}, minutes=1).runs("a1", "org/a", {"b0-r0-n1": 8}, minutes=9)
+    assert stopped(planned(world.waits(ask(2).required("rack")))) == {"a0": "b1"}
+
+
+def test_what_makes_room_only_by_taking_more_than_is_borrowed_is_left_alone() -> None:
+    world = a_world().cluster("east").racks(1, 2)
+    world.queue("org", 0).queue("org/a", 8).queue("org/b", 16)
+    for number, units in enumerate((4, 4, 4)):
+        world.runs(f"a{number}", "org/a", {f"b0-r0-n{number % 2}": units}, minutes=number)
+    assert stopped(planned(world.waits(ask(2)))) == {}
+
+
 def test_a_complete_plan_in_one_cluster_or_none() -> None:
     """T13: three full clusters and one asker: one victim set, in one cluster, and not again next cycle."""
     world = a_world().queue("org", 0).queue("org/a", 0).queue("org/b", 48)
