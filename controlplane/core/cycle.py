@@ -148,6 +148,7 @@ class _Cycle:
         """All that decides where it could go. What one request was refused, an equal one is refused, too."""
         namespace = workload.namespace or namespace_of(self.snapshot.queues, workload.queue)
         is_alone = bool(workload.preferred_nodes) or workload.id in self.scenario.earmarks
+        has_choice = len(workload.pod_sets) > 1 and any(len(each.flavors) > 1 for each in workload.pod_sets)
         return (
             workload.pod_sets,
             workload.strategy,
@@ -156,6 +157,7 @@ class _Cycle:
             namespace,
             workload.shape if workload.shape in self.exclusions else "",
             workload.id if is_alone else "",
+            tuple(sorted(room.items())) if has_choice else (),  # what one PodSet leaves of it decides for the next
             tuple(size for pod_set in workload.pod_sets for size in sizes(pod_set, room)),
         )
 

@@ -234,3 +234,19 @@ def test_the_pod_set_that_must_sit_together_is_placed_first() -> None:
     together = replace(a_pod_set(2), name="together", topology_mode=TopologyMode.REQUIRED, topology_level="rack")
     plan = planned(world.waits(a_workload().with_sets(loose, together)))
     assert where(world, plan, "job") == ["b1-r0-n0", "b0-r0-n1", "b0-r0-n2"]
+
+
+def test_a_pod_set_that_may_choose_leaves_the_only_flavor_to_one_that_may_not() -> None:
+    world = a_world().cluster("east").node("h", ("b", "r"), {H100: 8}).node("a", ("b", "r"), {A100: 8})
+    world.queue_of("team", Quota(H100, 8), Quota(A100, 8))
+    sets = (PodSet("chooses", 1, 8, (H100, A100)), PodSet("needs", 1, 8, (H100,)))
+    assert admitted(planned(world.waits(a_workload().in_queue("team").with_sets(*sets)))) == ["job"]
+
+
+def test_what_one_queue_lacks_for_two_pod_sets_is_not_said_of_another_that_has_it() -> None:
+    world = a_world().cluster("east").racks(1, 4).queue("org", 64)
+    world.queue_of("org/x", Quota(H100, 15, 0), Quota(A100, 0, 0)).queue_of("org/y", Quota(H100, 0), Quota(A100, 0, 0))
+    sets = tuple(PodSet(name, 1, 8, (H100, A100)) for name in ("one", "two"))
+    plan = planned(world.waits(*(a_workload(queue).in_queue(f"org/{queue}").with_sets(*sets) for queue in "xy")))
+    assert admitted(plan) == ["y"]
+    assert sentences(plan, "x") == ["org/x can never use more than 15 nvidia-h100-80gb, and 16 are asked for."]

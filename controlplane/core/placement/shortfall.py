@@ -143,7 +143,10 @@ def _first_that_does_not_fit(scenario: Scenario, workload: Workload, cluster: Cl
         left = dict(room)
         for flavor, amount in before.charges() if before is not None else ():
             left[flavor] -= amount
-        return _lacks(scenario, workload.queue, hardest_first(workload.pod_sets)[upto - 1], cluster, left)
+        pod_set = hardest_first(workload.pod_sets)[upto - 1]
+        if not sizes(pod_set, left):
+            return _lacks_quota(scenario, workload.queue, pod_set, room, left)
+        return _lacks(scenario, pod_set, cluster, left)
     raise AssertionError("a Workload that fits has no shortfall")
 
 
@@ -151,15 +154,18 @@ def _first_sets(workload: Workload, count: int) -> Workload:
     return replace(workload, pod_sets=tuple(hardest_first(workload.pod_sets)[:count]))
 
 
-def _lacks(scenario: Scenario, queue: QueueId, pod_set: PodSet, cluster: ClusterId, room: Room) -> Shortfall:
+def _lacks_quota(scenario: Scenario, queue: QueueId, pod_set: PodSet, room: Room, left: Room) -> Shortfall:
+    """Several PodSets share one Flavor, each alone within quota: all that they ask for is told."""
+    flavor = max(pod_set.flavors, key=lambda name: (left.get(name, 0), name))
+    available = room.get(flavor, 0)
+    wanted = available - left.get(flavor, 0) + pod_set.devices * pod_set.replicas
+    return Shortfall(pod_set.replicas, quota_reason(scenario.tree, queue, flavor, (available, wanted)))
+
+
+def _lacks(scenario: Scenario, pod_set: PodSet, cluster: ClusterId, room: Room) -> Shortfall:
     """Numbers for the Flavor that comes nearest."""
     index, name = scenario.index, scenario.snapshot.clusters[cluster].name
     tried = sizes(pod_set, room)
-    if not tried:
-        # Several PodSets share one Flavor, each alone within quota: what the others took is missing here.
-        flavor, wanted = pod_set.flavors[0], pod_set.devices * pod_set.replicas
-        over = quota_reason(scenario.tree, queue, flavor, (room.get(flavor, 0), wanted))
-        return Shortfall(pod_set.replicas, over)
     is_required = pod_set.topology_mode is TopologyMode.REQUIRED
     level = asked_level(index, pod_set, cluster) if is_required else WHOLE_CLUSTER
     assert level is not None, "a cluster without the required level was refused before"

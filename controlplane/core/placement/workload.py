@@ -148,12 +148,19 @@ def missing_units(scenario: Scenario, workload: Workload, cluster: ClusterId) ->
 
 
 def hardest_first(pod_sets: Sequence[PodSet]) -> Sequence[PodSet]:
-    """The order in which PodSets are placed: those that must sit together, then large ones; small ones fit around."""
+    """The order in which PodSets are placed: those that must sit together, then those without a choice of Flavor, then
+    large ones; small ones fit around.
+    """
     if len(pod_sets) < 2:
         return pod_sets
     return sorted(
         pod_sets,
-        key=lambda each: (each.topology_mode is not TopologyMode.REQUIRED, -each.devices * each.replicas, each.name),
+        key=lambda each: (
+            each.topology_mode is not TopologyMode.REQUIRED,
+            len(each.flavors) > 1,
+            -each.devices * each.replicas,
+            each.name,
+        ),
     )
 
 
