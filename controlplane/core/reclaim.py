@@ -7,7 +7,7 @@ the asker's side must stay within its share. Lower priority is no ground here; t
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from controlplane.core.demand import Earmark, NodeShare, RunningAttempt, Workload
@@ -54,15 +54,16 @@ class Reclaimer:
 
         None if it could not be made, nor if it will be there anyway when what is stopping has stopped.
         """
-        contested = frozenset(flavor for flavor, _ in first_choice(asker))
-        if not contested or not self._may_ask(asker) or not self._candidates():
+        wishes = [wish for wish in _wishes(asker) if first_choice(wish) and self._may_ask(wish)]
+        if not wishes or not self._candidates():
             return ()
         mark = self._scenario.checkpoint()
         self._scenario.close_nodes(excluded)
         for attempt in self._leaving:
             self._scenario.evict(attempt)
         is_coming = any(self._fits(asker, cluster) for cluster in clusters)
-        way = None if is_coming else self._cheapest(asker, contested, clusters)
+        ways = (self._cheapest(wish, frozenset(dict(first_choice(wish))), clusters) for wish in wishes)
+        way = None if is_coming else next((way for way in ways if way is not None), None)
         self._scenario.rollback(mark)
         return () if way is None else self._decide(asker, way)
 
@@ -186,6 +187,17 @@ class Reclaimer:
         stops = [_stop(victim, asker, queue, contested) for victim in way.victims]
         names = tuple(victim.workload for victim in way.victims)
         return (*stops, SetEarmark(asker.id, earmark.cluster, earmark.shares, earmark.until, names))
+
+
+def _wishes(asker: Workload) -> list[Workload]:
+    """The asker with no choice of Flavor left: all first choices, then all second ones, and so on."""
+    choices = max((len(each.flavors) for each in asker.pod_sets), default=0)
+    if choices < 2:
+        return [asker]
+    return [
+        replace(asker, pod_sets=tuple(replace(each, flavors=each.flavors[:at][-1:]) for each in asker.pod_sets))
+        for at in range(1, choices + 1)
+    ]
 
 
 def _may_go(scenario: Scenario, attempt: RunningAttempt) -> bool:

@@ -6,7 +6,8 @@ from controlplane.core.lifecycle import ClusterState
 from controlplane.core.plan import Admit, SetEarmark
 from controlplane.core.policy import Policy
 from controlplane.core.reasons import ReasonCode
-from tests.builders.core import NOW, AWorkload, AWorld, a_workload, a_world
+from controlplane.core.tenancy import Quota
+from tests.builders.core import A100, H100, NOW, AWorkload, AWorld, a_workload, a_world
 from tests.builders.plans import admitted, codes, kept, planned, sentences, stopped
 
 
@@ -199,3 +200,13 @@ def test_what_runs_where_nobody_listens_is_not_chosen() -> None:
     world.cluster("dark", state=ClusterState.UNREACHABLE).racks(1, 1).runs("new", "org/a", {"b0-r0-n0": 8}, minutes=9)
     world.cluster("east").racks(1, 1, block="b1").runs("old", "org/a", {"b1-r0-n0": 8})
     assert stopped(planned(world.waits(ask()))) == {"old": "b1"}
+
+
+def test_what_is_its_own_of_a_second_choice_comes_back_too() -> None:
+    world = a_world().cluster("east").node("h", ("b", "r"), {H100: 8}).node("a", ("b", "r"), {A100: 8})
+    world.queue_of("org", Quota(H100, 0), Quota(A100, 0))
+    world.queue_of("org/a", Quota(H100, 8), Quota(A100, 0)).queue_of("org/b", Quota(A100, 8))
+    world.runs("own", "org/a", {"h": 8}).runs("borrowed", "org/a", {"a": 8}, flavor=A100)
+    plan = planned(world.waits(a_workload("b1").in_queue("org/b").asking(1, 8, H100, A100)))
+    assert stopped(plan) == {"borrowed": "b1"}
+    assert sentences(plan, "b1") == ["8 nvidia-a100-80gb in east are being given back for this workload."]
