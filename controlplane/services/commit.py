@@ -252,19 +252,17 @@ def _audit(admit: Admit, cycle_id: int) -> Iterable[AuditEntry]:
 
 def _record(uow: UnitOfWork, cycle: Cycle, verdict: Verdict) -> CycleRecord:
     """What replay needs: the row changes since the cycle before (or a base), the time, the Policy, the Plan."""
-    last = uow.planning.last_cycle(cycle.lease.pool)
-    before = last.running_sha256.hex() if last is not None else ""
-    is_base = cycle.is_base or last is None
+    base, running = uow.planning.last_link(cycle.lease.pool) or (None, b"")
     return CycleRecord(
         pool=cycle.lease.pool,
         epoch=cycle.lease.epoch,
-        base=None if is_base or last is None else last.base,
+        base=None if cycle.is_base else base,
         policy_version=cycle.policy.version,
         now=cycle.now,
         changes=_packed([change_to_record(change) for change in cycle.changes]),
         plan=_packed(to_record(cycle.plan)),
         plan_sha256=bytes.fromhex(plan_hash(cycle.plan)),
-        running_sha256=bytes.fromhex(running_hash(before, cycle.changes, cycle.plan)),
+        running_sha256=bytes.fromhex(running_hash(running.hex(), cycle.changes, cycle.plan)),
         decisions=len(verdict.kept),
         dropped=len(verdict.fallen),
         work_units=cycle.plan.work_units,

@@ -12,9 +12,11 @@ import structlog
 
 from controlplane.bootstrap import Container
 from controlplane.services import accounting, attempts, fleet, scheduling, sync
+from controlplane.services.ports.unit_of_work import UnitOfWork
 
 log = structlog.get_logger(__name__)
 BATCH = 500  # rows that one run takes at most; the rest waits for the next run
+DROP_BATCHES_MAX = 100
 IDEMPOTENCY_KEY_DAYS = 7
 
 
@@ -81,10 +83,27 @@ def _rebalance(container: Container) -> int:
 
 
 def _drop_old(container: Container) -> int:
-    hours = container.settings.cycle_retention_hours
-    with container.uow_factory() as uow:
-        keys = uow.tenancy.drop_idempotency_keys(uow.now - timedelta(days=IDEMPOTENCY_KEY_DAYS), BATCH)
-        return keys + uow.planning.drop_cycles_before(uow.now - timedelta(hours=hours), BATCH)
+    """In many short transactions; what one run leaves, the next one takes."""
+    retention = timedelta(hours=container.settings.cycle_retention_hours)
+
+    def keys(uow: UnitOfWork) -> int:
+        return uow.tenancy.drop_idempotency_keys(uow.now - timedelta(days=IDEMPOTENCY_KEY_DAYS), BATCH)
+
+    def cycles(uow: UnitOfWork) -> int:
+        return uow.planning.drop_cycles_before(uow.now - retention, BATCH)
+
+    def traces(uow: UnitOfWork) -> int:
+        return uow.planning.drop_traces_before(uow.now - retention, BATCH)
+
+    total = 0
+    for drop in (keys, cycles, traces):
+        for _ in range(DROP_BATCHES_MAX):
+            with container.uow_factory() as uow:
+                dropped = drop(uow)
+            total += dropped
+            if not dropped:
+                break
+    return total
 
 
 PERIODIC: tuple[Job, ...] = (
@@ -98,7 +117,7 @@ PERIODIC: tuple[Job, ...] = (
     Job("roll-up-usage", 300, _roll_up_usage, "hourly usage is folded later; nothing is counted twice"),
     Job("seal-audit", 60, _seal_audit, "the hash chain over audit rows closes later"),
     Job("rebalance", 60, _rebalance, "the last report stays the newest"),
-    Job("drop-old", 3_600, _drop_old, "old cycles and idempotency keys stay longer"),
+    Job("drop-old", 3_600, _drop_old, "old cycles, reports and idempotency keys stay longer"),
 )
 
 BY_NAME = {job.name: job for job in PERIODIC}

@@ -1,16 +1,20 @@
 """The table of periodic jobs: a run that comes twice changes nothing, and a run is claimed by one process only."""
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from sqlalchemy import inspect, text
 
 from controlplane.bootstrap import Container, build_container
-from controlplane.workers.periodic import PERIODIC, Job, run_due
+from controlplane.services.replay import replay
+from controlplane.workers.periodic import BY_NAME, PERIODIC, Job, run_due
 from tests.services.planes import Plane
 from tests.support.api import settings_for
 from tests.support.databases import Database
+from tests.support.waiting import eventually
 
 EVERY_SECONDS = {
     "check-attempts": 1,
@@ -77,3 +81,41 @@ def test_a_run_is_claimed_once_until_it_is_due_again(plane: Plane, container: Co
     assert plane.rows(everything)[0].n == len(PERIODIC)
     with container.uow_factory() as uow:
         assert uow.planning.claim_periodic({"drop-old": 3_600, "roll-up-usage": 300}) == []
+
+
+def test_two_who_claim_a_run_at_the_same_moment_do_not_both_get_it(plane: Plane, container: Container) -> None:
+    def claim() -> list[str]:
+        with container.uow_factory() as second:
+            return list(second.planning.claim_periodic({"drop-old": 3_600}))
+
+    blocked = "SELECT count(*) AS n FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"
+    with ThreadPoolExecutor(1) as other:
+        with container.uow_factory() as first:
+            assert list(first.planning.claim_periodic({"drop-old": 3_600})) == ["drop-old"]
+            waiting = other.submit(claim)
+            eventually(lambda: plane.rows(blocked)[0].n, within=1, what="the second waits for the first")
+        assert waiting.result(timeout=10) == []
+
+
+def test_old_cycles_go_in_whole_chains_and_the_newest_chain_stays(plane: Plane, container: Container) -> None:
+    def chains() -> list[tuple[int, int | None]]:
+        return [(row.id, row.base_id) for row in plane.rows("SELECT id, base_id FROM cycle ORDER BY id")]
+
+    team = plane.rows("SELECT id FROM queue")[0].id
+    for number, planner in enumerate((plane.planner(), plane.planner())):
+        plane.workload(f"more-{number}", team, pods=1)
+        planner.step()
+        plane.workload(f"most-{number}", team, pods=1)
+        plane.wake()
+        planner.step()
+    stored = chains()
+    newest = stored[-1][1]
+    assert newest is not None
+    plane.do("UPDATE cycle SET finished_at = finished_at - interval '1 year'")
+    with container.uow_factory() as uow:
+        assert uow.planning.drop_cycles_before(uow.now - timedelta(days=1), 1) == 1
+    assert all(base is None or base in dict(chains()) for _, base in chains())
+    BY_NAME["drop-old"].run(container)
+    assert chains() == [each for each in stored if newest in each]
+    with container.uow_factory() as uow:
+        assert replay(uow, stored[-1][0]).is_identical

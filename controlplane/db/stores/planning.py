@@ -6,6 +6,7 @@ The batch of a commit is in `db.plan_writer`; this class hands it on.
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -163,7 +164,7 @@ class PlanningStore:
     def write_earmarks(self, pool: PoolId, drafts: Sequence[EarmarkDraft]) -> None:
         """Keep freed shares for their askers; an earmark that a Workload had is replaced."""
         for draft in drafts:  # a handful per cycle at most
-            shares = [{"node": s.node, "flavor": s.flavor, "amount": s.amount} for s in draft.shares]
+            shares = [asdict(share) for share in draft.shares]
             self._do(
                 """INSERT INTO earmark (workload_id, cluster_id, pool_id, shares, created_at, until, next_check_at)
                    VALUES (CAST(:workload AS uuid), :cluster, :pool, CAST(:shares AS jsonb), :now, :until, :until)
@@ -222,15 +223,14 @@ class PlanningStore:
         )  # fmt: skip
         return int(row.id)
 
-    def last_cycle(self, pool: PoolId) -> StoredCycle | None:
-        """The newest stored cycle."""
-        rows = self._all(_STORED + "WHERE cycle.pool_id = :pool ORDER BY cycle.id DESC LIMIT 1", pool=pool)
-        return _stored(rows[0]) if rows else None
-
-    def cycle(self, cycle: int) -> StoredCycle | None:
-        """One stored cycle."""
-        rows = self._all(_STORED + "WHERE cycle.id = :id", id=cycle)
-        return _stored(rows[0]) if rows else None
+    def last_link(self, pool: PoolId) -> tuple[int, bytes] | None:
+        """Base and running hash of the newest stored cycle; its contents may be large, and are not read."""
+        rows = self._all(
+            """SELECT coalesce(base_id, id) AS base, running_sha256 FROM cycle
+               WHERE pool_id = :pool ORDER BY id DESC LIMIT 1""",
+            pool=pool,
+        )  # fmt: skip
+        return (rows[0].base, bytes(rows[0].running_sha256)) if rows else None
 
     def chain(self, cycle: int) -> Sequence[StoredCycle]:
         """The cycle's base, and every cycle after it up to this one, in order."""
@@ -244,14 +244,28 @@ class PlanningStore:
         return [_stored(row) for row in rows]
 
     def drop_cycles_before(self, moment: datetime, limit: int) -> int:
-        """Delete cycles older than `moment` whose base no younger cycle needs; returns how many."""
+        """Delete cycles older than `moment` whose base no younger cycle needs, nor the next one; returns how many.
+
+        The end of a chain goes before its beginning, so that what is left can always be replayed.
+        """
         return self._do(
             """DELETE FROM cycle WHERE id IN (
-                   SELECT id FROM cycle AS old WHERE finished_at < :moment AND NOT EXISTS (
-                       SELECT FROM cycle AS young WHERE young.finished_at >= :moment
-                       AND coalesce(young.base_id, young.id) = coalesce(old.base_id, old.id))
-                   ORDER BY id LIMIT :limit)""",
+                   SELECT id FROM cycle WHERE coalesce(base_id, id) NOT IN (
+                       SELECT coalesce(base_id, id) FROM cycle WHERE finished_at >= :moment
+                       UNION SELECT coalesce(last.base_id, last.id) FROM pool CROSS JOIN LATERAL (
+                           SELECT id, base_id FROM cycle WHERE pool_id = pool.id ORDER BY id DESC LIMIT 1) AS last)
+                   ORDER BY coalesce(base_id, id), id DESC LIMIT :limit)""",
             moment=moment, limit=limit,
+        )  # fmt: skip
+
+    def drop_traces_before(self, moment: datetime, limit: int) -> int:
+        """Delete old reports, exclusions that are long over, and heartbeats of processes that are; returns how many."""
+        return sum(
+            self._do(
+                f"DELETE FROM {table} WHERE ctid IN (SELECT ctid FROM {table} WHERE {past} < :moment LIMIT :limit)",
+                moment=moment, limit=limit,
+            )
+            for table, past in (("rebalance_report", "at"), ("exclusion", "until"), ("process_heartbeat", "at"))
         )  # fmt: skip
 
     def store_report(self, pool: PoolId, report: Mapping[str, object]) -> None:
@@ -272,7 +286,10 @@ class PlanningStore:
                SELECT name, :now FROM unnest(CAST(:names AS text[]), CAST(:seconds AS bigint[])) AS job(name, seconds)
                WHERE NOT EXISTS (SELECT FROM periodic_run AS past WHERE past.name = job.name
                                  AND past.last_at > :now - make_interval(secs => job.seconds * 0.9))
-               ON CONFLICT (name) DO UPDATE SET last_at = excluded.last_at WHERE periodic_run.last_at < :now
+               ON CONFLICT (name) DO UPDATE SET last_at = excluded.last_at
+               WHERE periodic_run.last_at <= :now - make_interval(secs => 0.9 * (
+                   SELECT seconds FROM unnest(CAST(:names AS text[]), CAST(:seconds AS bigint[])) AS job(name, seconds)
+                   WHERE job.name = periodic_run.name))
                RETURNING name""",
             names=list(jobs), seconds=list(jobs.values()), now=self._now,
         )  # fmt: skip

@@ -92,12 +92,8 @@ class PlanningStore(Protocol):
         """Store what replay needs; returns the cycle's id."""
         ...
 
-    def last_cycle(self, pool: PoolId) -> StoredCycle | None:
-        """The newest stored cycle."""
-        ...
-
-    def cycle(self, cycle: int) -> StoredCycle | None:
-        """One stored cycle."""
+    def last_link(self, pool: PoolId) -> tuple[int, bytes] | None:
+        """Base and running hash of the newest stored cycle."""
         ...
 
     def chain(self, cycle: int) -> Sequence[StoredCycle]:
@@ -105,7 +101,11 @@ class PlanningStore(Protocol):
         ...
 
     def drop_cycles_before(self, moment: datetime, limit: int) -> int:
-        """Delete cycles older than `moment` whose base no younger cycle needs; returns how many."""
+        """Delete cycles older than `moment` whose base no younger cycle needs, nor the next one; returns how many."""
+        ...
+
+    def drop_traces_before(self, moment: datetime, limit: int) -> int:
+        """Delete old reports, exclusions that are long over, and heartbeats of processes that are; returns how many."""
         ...
 
     def store_report(self, pool: PoolId, report: Mapping[str, object]) -> None:
