@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from controlplane.core.cycle import plan_cycle
-from controlplane.core.facts.planning import Change, Horizon, PlannerLease, Reading
+from controlplane.core.facts.planning import Change, Horizon, Key, PlannerLease, Reading, Table
 from controlplane.core.ids import PoolId, WorkloadId
 from controlplane.core.measure import measure
 from controlplane.core.plan import Plan
@@ -86,7 +86,7 @@ class Planner:
         """Drop the warm world; the next step loads it whole."""
         self._world = World(self._pool)
         self._horizon: Horizon | None = None
-        self._unstored: list[Change] = []
+        self._unstored: dict[tuple[Table, Key], Change] = {}  # by row: a Pool where nothing is decided must not grow
         self._said: dict[WorkloadId, tuple[Reason, ...]] = {}
         self._cycles_since_base = 0
 
@@ -127,7 +127,8 @@ class Planner:
     def _read(self) -> Reading:
         reading = self._tools.reader.read(self._pool, self._horizon)
         self._world.rename(reading.pool_name)
-        self._unstored.extend(self._world.apply(reading.changes))
+        told = self._world.apply(reading.changes)
+        self._unstored.update({(change.table, change.key): change for change in told})
         self._horizon = reading.horizon
         return reading
 
@@ -143,7 +144,7 @@ class Planner:
             plan=planned.plan,
             policy=planned.reading.policy,
             now=planned.reading.now,
-            changes=self._world.changes() if is_base else tuple(self._unstored),
+            changes=self._world.changes() if is_base else tuple(self._unstored.values()),
             is_base=is_base,
             said=said,
         )
