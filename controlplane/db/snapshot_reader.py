@@ -261,7 +261,7 @@ def _earmarks(session: Session, bound: dict[str, int]) -> Iterator[Change]:
         value = Earmark(
             workload=WorkloadId(row.workload_id),
             cluster=ClusterId(row.cluster_id),
-            shares=tuple(NodeShare(NodeId(s["node"]), FlavorName(s["flavor"]), s["amount"]) for s in row.shares),
+            shares=tuple(NodeShare(**share) for share in row.shares),
             until=row.until,
         )
         yield Change(Table.EARMARKS, row.workload_id, None if row.ended_at else value)

@@ -215,7 +215,7 @@ class Earmark(Tracked, Base):
     workload_id: Mapped[str] = mapped_column(_UUID, primary_key=True)
     cluster_id: Mapped[Big]
     pool_id: Mapped[Big]
-    shares: Mapped[list[dict[str, object]]] = mapped_column(JSONB)  # [{node, flavor, amount}]
+    shares: Mapped[list[dict[str, object]]] = mapped_column(JSONB)  # [{node, flavor, amount, cpu_milli, memory_bytes}]
     created_at: Mapped[Moment]
     until: Mapped[Moment]
     ended_at: Mapped[Moment | None]
