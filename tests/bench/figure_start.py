@@ -22,8 +22,8 @@ def submit_to_running() -> list[Result]:
     """The median of the whole, and of its three parts."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        KubeCluster("east", Path(folder) / "east") as east,
-        KubeCluster("west", Path(folder) / "west") as west,
+        KubeCluster("east", Path(folder) / "kube-east") as east,
+        KubeCluster("west", Path(folder) / "kube-west") as west,
         federation(Path(folder), [east, west]) as together,
     ):
         together.add_nodes(together.east, 32, NodeShape(gpus=DEVICES, topology={RACK: 16}))

@@ -31,16 +31,17 @@ def shell_blocks(page: Path) -> list[str]:
 @contextmanager
 def typed(script: str, folder: Path, environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
     """The script in a shell of its own, with all that it leaves in the background; ended with the block."""
-    shell = subprocess.Popen(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=(folder / "said").open("w"),
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    with (folder / "said").open("w") as said:
+        shell = subprocess.Popen(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
     try:
         yield shell
     finally:
