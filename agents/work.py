@@ -147,8 +147,9 @@ class Workbench:
         try:
             for stage in by_stage(actions):
                 outcomes = await asyncio.gather(*(self._one(action) for action in stage))
-                for action, outcome in zip(stage, outcomes, strict=True):
-                    self._learn(object_id, task, action, outcome)
+                again = [each for each in zip(stage, outcomes, strict=True) if self._is_to_repeat(object_id, *each)]
+                if again:
+                    self._back_off(object_id, task, again)
                 if any(outcome.verdict is not Verdict.DONE for outcome in outcomes):
                     return
             task.failures = 0
@@ -162,21 +163,30 @@ class Workbench:
                 return Outcome(Verdict.LATER, "another replica leads")
             return await self.cluster.carry_out(action)
 
-    def _learn(self, object_id: str, task: _Task, action: Action, outcome: Outcome) -> None:
-        wish = self._desired.get(object_id)
-        refused = rejections.of_outcome(action, outcome)
-        if wish is not None and refused is not None and wish.order is not Order.DELETE:
-            log.warning("refused by the cluster", object=object_id, code=refused.code, words=outcome.words)
-            self._desired[object_id] = report.local_refusal(wish, refused)
-        if outcome.verdict in (Verdict.LATER, Verdict.REFUSED):
-            now = self.clock()
-            task.failures += 1
-            ceiling = min(PAUSE_SECONDS_MAX, PAUSE_SECONDS * 2**task.failures)
-            pause = max(outcome.retry_seconds, random.uniform(PAUSE_SECONDS / 2, ceiling))  # noqa: S311 - spreads retries, guards nothing
-            task.not_before = now + timedelta(seconds=pause)
-            if isinstance(action, Create):
-                task.doubted_until = now + DOUBT  # it may have been made all the same
-            log.info("trying again", object=object_id, words=outcome.words, seconds=round(pause, 2))
+    def _is_to_repeat(self, object_id: str, action: Action, outcome: Outcome) -> bool:
+        """Whether the action may yet succeed; what the cluster refuses for good gives the Attempt up."""
+        if outcome.verdict is Verdict.DONE:
+            return False
+        wish, refused = self._desired.get(object_id), rejections.of_outcome(action, outcome)
+        if wish is None or refused is None or wish.order is Order.DELETE:
+            return True
+        log.warning("refused by the cluster", object=object_id, code=refused.code, words=outcome.words)
+        self._desired[object_id] = report.local_refusal(wish, refused)
+        return False
+
+    def _back_off(self, object_id: str, task: _Task, failed: list[tuple[Action, Outcome]]) -> None:
+        """One pause for all that failed together; none when for the first time somebody was quicker than our view."""
+        now = self.clock()
+        task.failures += 1
+        if any(isinstance(action, Create) for action, _ in failed):
+            task.doubted_until = now + DOUBT  # it may have been made all the same
+        if task.failures == 1 and all(outcome.verdict is Verdict.CHANGED for _, outcome in failed):
+            return
+        ceiling = min(PAUSE_SECONDS_MAX, PAUSE_SECONDS * 2 ** min(task.failures, 10))
+        asked = max(outcome.retry_seconds for _, outcome in failed)
+        pause = max(asked, random.uniform(PAUSE_SECONDS / 2, ceiling))  # noqa: S311 - spreads retries, guards nothing
+        task.not_before = now + timedelta(seconds=pause)
+        log.info("trying again", object=object_id, words=failed[0][1].words, seconds=round(pause, 2))
 
     def _note(self, wish: Desired, now: datetime) -> None:
         seen = report.attempt_observation(wish, self.cluster.view)

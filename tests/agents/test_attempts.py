@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agents.attempts import owned, take
-from agents.cluster import Create, Delete
+from agents.cluster import Action, Create, Delete, Outcome, Verdict
 from agents.facts import HOSTNAME, ObjectFacts
 from agents.kube import manifests
 from agents.loop import wall_clock
@@ -339,3 +339,31 @@ async def _begin(cluster: SimulatedCluster, directives: list[Directive], actions
     for action in decide(wish, cluster.view, wall_clock())[:actions]:
         outcome = await cluster.carry_out(action)
         assert outcome.verdict == "done"
+
+
+class _Closed(SimulatedCluster):
+    """It has taken away the right to delete."""
+
+    asked = 0
+
+    async def carry_out(self, action: Action) -> Outcome:
+        if isinstance(action, Delete):
+            self.asked += 1
+            return Outcome(Verdict.NO_NAMESPACE, 'jobs "train" is forbidden: User "agent" cannot delete')
+        return await super().carry_out(action)
+
+
+async def test_what_the_cluster_does_not_let_us_do_is_tried_again_with_pauses() -> None:
+    cluster = _Closed(a_world(), speed=SPEED)
+    await cluster.open()
+    apply = an_apply()
+    async with Bench(cluster) as bench:
+        bench.work.take([apply])
+        await bench.until_state(apply.object_id, "prepared")
+        bench.work.take([a_tombstone(apply)])
+        await bench.until(lambda: cluster.asked)
+        for _ in range(100):
+            bench.work.step()
+            await asyncio.sleep(0)
+        assert cluster.asked <= 3
+    await cluster.close()
