@@ -14,6 +14,8 @@ POOL_WAIT_SECONDS = 3
 STATEMENT_MS_MAX = 5_000
 LOCK_MS_MAX = 2_000
 IDLE_MS_MAX = 30_000  # a forgotten transaction would keep every warm reader's horizon back
+# A server that vanished without a word is noticed in seconds; by itself a waiting client notices it after hours.
+KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 3, "keepalives_count": 3, "tcp_user_timeout": 15_000}
 
 
 def make_engine(settings: Settings, *, name: str = "muster", statement_ms_max: int = STATEMENT_MS_MAX) -> Engine:
@@ -24,7 +26,8 @@ def make_engine(settings: Settings, *, name: str = "muster", statement_ms_max: i
         max_overflow=0,
         pool_timeout=POOL_WAIT_SECONDS,
         pool_pre_ping=True,
-        connect_args={
+        connect_args=KEEPALIVE
+        | {
             "application_name": name,
             "connect_timeout": POOL_WAIT_SECONDS,
             "options": f"-c statement_timeout={statement_ms_max} -c lock_timeout={LOCK_MS_MAX}"

@@ -12,9 +12,10 @@ from collections.abc import Iterable
 import psycopg
 import structlog
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from controlplane.core.ids import ClusterId
-from controlplane.db.engine import driver_url
+from controlplane.db.engine import KEEPALIVE, driver_url
 from controlplane.db.unit_of_work import CHANNEL, EVERYBODY
 
 POLL_SECONDS = 1.0
@@ -74,13 +75,16 @@ class Waker:
         while not self._stopped.is_set():
             try:
                 self._listen()
-            except psycopg.OperationalError as error:
+            except psycopg.Error as error:
                 _log.warning("listening_interrupted", error=str(error))
                 self._stopped.wait(RECONNECT_SECONDS)
 
     def _listen(self) -> None:
         with psycopg.connect(
-            self._url, autocommit=True, connect_timeout=_CONNECT_SECONDS, application_name="muster-listen"
+            make_conninfo(self._url, **KEEPALIVE),
+            autocommit=True,
+            connect_timeout=_CONNECT_SECONDS,
+            application_name="muster-listen",
         ) as connection:
             connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(CHANNEL)))
             self._wake(None)  # what was said while nobody listened is not repeated

@@ -11,6 +11,7 @@ from typing import Protocol
 import structlog
 
 from controlplane.bootstrap import Container
+from controlplane.core.facts.collisions import Collision, Unavailable
 from controlplane.core.ids import PoolId
 from controlplane.services.scheduling import Planner, Step
 
@@ -77,6 +78,9 @@ class PlannerLoop:
         for _ in range(CYCLES_IN_A_ROW_MAX):
             try:
                 step = planner.step()
+            except (Collision, Unavailable) as error:  # the warm world is as it was read, whatever was written
+                log.warning("cycle not committed", pool=pool, error=type(error).__name__, text=str(error)[:200])
+                return
             except Exception as error:
                 log.exception("cycle failed", pool=pool, error=type(error).__name__)
                 planner.forget()
