@@ -207,6 +207,7 @@ class TenancyStore:
                 "INSERT INTO role_binding (principal_id, role, queue_id, created_at)"
                 " SELECT :principal, :role, queue.id, :now FROM (SELECT 1) AS one"
                 " LEFT JOIN queue ON queue.path = CAST(:path AS text) AND queue.deleted_at IS NULL"
+                " WHERE CAST(:path AS text) IS NULL OR queue.id IS NOT NULL"  # never the whole plane by mistake
                 " ON CONFLICT DO NOTHING"
             ),
             {"principal": principal_id, "role": binding.role, "path": binding.queue_path, "now": self._now},
