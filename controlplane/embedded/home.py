@@ -10,6 +10,7 @@ import os
 import secrets
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from controlplane.embedded.errors import AlreadyRunning, Refusal
 
 LOCAL_HOST = "127.0.0.1"
 PORT_TRIES = 20
+LOCK_TRIES = 5
+LOCK_PAUSE_SECONDS = 0.02
 
 
 def default_folder() -> Path:
@@ -147,13 +150,11 @@ class Home:
         """Hold the folder; children do not inherit the hold, so it ends with this process."""
         handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _locked(handle):
                 raise AlreadyRunning(
                     f"{self.path} is in use by process {self.holder() or 'unknown'}: one plane per folder. "
                     "`muster down` stops it; MUSTER_HOME chooses another folder."
-                ) from None
+                )
             os.ftruncate(handle, 0)
             os.pwrite(handle, str(os.getpid()).encode(), 0)
             yield
@@ -180,6 +181,18 @@ class Home:
         finally:
             os.close(handle)
         return False
+
+
+def _locked(handle: int) -> bool:
+    """Take the lock; whoever only looks (`is_locked`) holds it for an instant, so once is not enough."""
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(LOCK_PAUSE_SECONDS)
+        else:
+            return True
+    return False
 
 
 def _read_json(file: Path) -> dict[str, int]:

@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,22 @@ def test_a_port_that_the_user_names_is_refused_when_it_is_taken(
         monkeypatch.setenv("MUSTER_API_PORT", str(taken))
         with pytest.raises(StartFailed, match=f"MUSTER_API_PORT is {taken}, but somebody listens there"):
             Plane.choose(Home.open(tmp_path / "home"))
+
+
+def test_who_only_looks_at_the_lock_keeps_nobody_from_taking_it(tmp_path: Path) -> None:
+    home = Home.open(tmp_path / "home")
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.001):
+            home.is_locked()
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        for _ in range(200):
+            with home.lock():
+                pass
+    finally:
+        over.set()
+        looking.join()
