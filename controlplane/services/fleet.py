@@ -99,7 +99,7 @@ def flavors_of(report: NodeReport) -> dict[str, FlavorName]:
 
 
 def hear(uow: UnitOfWork, cluster: ClusterFact) -> ClusterFact:
-    """A locked Cluster's agent spoke: it is there, and its clock of silence starts again."""
+    """A locked Cluster's agent spoke of what it sees: both are there, and the clock of silence starts again."""
     heard = cluster
     if cluster.state in _HEARS:
         heard = move(uow, replace(cluster, lost_at=None), ClusterEvent.HEARD, f"agent:{cluster.name}")

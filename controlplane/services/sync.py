@@ -168,9 +168,9 @@ def _take(uow: UnitOfWork, tools: SyncTools, key: KeyFact, request: SyncRequest)
     lease_until = uow.now + timedelta(seconds=tools.lease_seconds)
     if not uow.agents.take_seq(cluster.id, current.epoch, request.seq, request.cursor, lease_until):
         raise Conflict("a later request of this session was taken", slug="session-superseded")
-    cluster = fleet.hear(uow, cluster)
-    if not request.kube_reachable:  # what it last saw is old; nothing follows from it
+    if not request.kube_reachable:  # what it last saw is old: nothing follows from it, and its cluster stays silent
         return taken, set()
+    cluster = fleet.hear(uow, cluster)
     clusters: set[ClusterId] = set()
     wants_inventory = False
     if request.inventory is not None:

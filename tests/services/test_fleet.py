@@ -133,6 +133,22 @@ def test_a_blip_is_nothing_and_grace_is_counted_from_the_last_word(plane: Plane)
     assert plane.rows("SELECT count(*) AS n FROM attempt")[0].n == 2, "its machines are used again"
 
 
+def test_a_cluster_whose_api_server_stays_away_counts_as_silent(plane: Plane) -> None:
+    """T46: the same grace for every cause; its agent's voice alone says nothing of it."""
+    agent = ready(plane, "eu", node("n1"), node("n2"))
+    gang, name = placed(plane, agent, plane.queue("team", nominal=16))
+    agent.run(name)
+    listen(plane)
+    agent.sync(kube_reachable=False)
+    assert state(plane) == "ready"
+    tell_time(plane, 31)
+    agent.sync(kube_reachable=False)
+    check(plane)
+    assert (state(plane), plane.state(gang)) == ("suspect", "running")
+    agent.sync()
+    assert (state(plane), plane.state(gang)) == ("ready", "running")
+
+
 def test_a_cluster_that_is_dark_for_long_keeps_its_gangs_and_their_quota(plane: Plane) -> None:
     agent = ready(plane, "eu", node("n1"), node("n2"))
     gang, name = placed(plane, agent, plane.queue("team", nominal=16))
