@@ -64,8 +64,8 @@ class KubeCluster:
         await asyncio.gather(*(each.informer.first_list() for each in list(self._watching.values())))
         self._spread()
         await asyncio.gather(*(each.informer.first_list() for each in list(self._watching.values())))
-        self._rebind()
         self._view.is_complete = True
+        self.look_after()
         return Identity(system["metadata"]["uid"], str(version.get("gitVersion", "")))
 
     async def close(self) -> None:
@@ -188,15 +188,20 @@ class KubeCluster:
         }
 
     def look_after(self) -> None:
-        """Raise what ended a task, follow namespaces, and note whether the API server answers at all."""
+        """Raise what ended a task, follow namespaces, and note whether the API server answers at all.
+
+        Nodes, pods or namespaces that we may not read are not seen, and not absent.
+        """
         tasks = [each.task for each in self._watching.values()]
         for task in [*tasks, *([self._keeping] if self._keeping else [])]:
             if task.done() and not task.cancelled():
                 task.result()
         self._spread()
         self._rebind()
-        informers = [each.informer for each in self._watching.values()]
-        is_reachable = all(informer.is_reachable or informer.is_forbidden for informer in informers)
+        is_reachable = all(
+            kind in NAMESPACED if each.informer.is_forbidden else each.informer.is_reachable
+            for (kind, _), each in self._watching.items()
+        )
         if is_reachable != self._view.is_reachable:
             self._view.is_reachable = is_reachable
             self._view.version += 1

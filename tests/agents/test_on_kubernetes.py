@@ -15,6 +15,7 @@ from agents.facts import NodeFacts
 from agents.identity import Keeper
 from agents.inventory import Inventory
 from agents.kube import manifests
+from agents.kube.client import KubeClient, KubeError
 from agents.kube.client import connect as connect_client
 from agents.kube.cluster import KubeCluster as AgentCluster
 from agents.kube.cluster import connect
@@ -190,6 +191,21 @@ async def test_the_view_survives_an_api_server_that_goes_away_and_comes_back(
         await _until(lambda: not _stale(cluster), within=40)
 
 
+async def test_an_account_that_may_not_read_pods_does_not_take_the_cluster_for_empty(
+    kube: KubeCluster, installed: InstalledAgent
+) -> None:
+    role = kube.client.get("ClusterRole", "muster-agent")
+    without = [rule for rule in role["rules"] if "pods" not in rule["resources"]]
+    nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]}
+    kube.client.patch("ClusterRole", "muster-agent", {"rules": [*without, nodes]})
+    client = await connect_client(installed.kubeconfig)
+    await _until_refused(client, "/api/v1/pods")
+    await client.close()
+    async with opened(installed, lease=False) as cluster:
+        assert len(cluster.view.nodes) == 4
+        assert not cluster.view.is_reachable
+
+
 async def test_only_one_of_two_replicas_leads_and_the_other_takes_over(
     installed: InstalledAgent,
 ) -> None:
@@ -247,6 +263,17 @@ async def _until(ask: Callable[[], object], within: float = 20.0) -> None:
             with contextlib.suppress(AssertionError):
                 if ask():
                     return
+            await asyncio.sleep(0.05)
+
+
+async def _until_refused(client: KubeClient, path: str, within: float = 20.0) -> None:
+    """Rights that were changed are known to the API server a moment later."""
+    async with asyncio.timeout(within):
+        while True:
+            try:
+                await client.request("GET", path)
+            except KubeError:
+                return
             await asyncio.sleep(0.05)
 
 
