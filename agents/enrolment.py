@@ -81,6 +81,10 @@ class Enroller:
         self._offered_next = True
         return await self.hello(request)
 
+    def is_key_old(self) -> bool:
+        """Whether the next `hello` would offer another key."""
+        return self._keeper.is_key_old
+
     async def opened(self, reply: HelloReply) -> None:
         """Keep what the plane says of itself, as far as it can be believed."""
         await self._keeper.trust(reply.plane_keys)

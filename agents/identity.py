@@ -99,6 +99,11 @@ class Keeper:
     def key(self) -> ECKey:
         return ECKey.import_key({**self.identity.key})
 
+    @property
+    def is_key_old(self) -> bool:
+        """Whether its successor is due, or offered already."""
+        return self.identity.next_key is not None or time.time() - self.identity.made_at >= ROTATE_AFTER_SECONDS
+
     async def open(self) -> None:
         """Read the kept identity, or make a key and keep it. Raise IdentityUnreadable rather than overwrite."""
         text = await self._store.load()
@@ -121,9 +126,9 @@ class Keeper:
 
     async def next_key(self) -> ECKey | None:
         """The key to rotate to, kept before it is offered; None while ours is young."""
+        if not self.is_key_old:
+            return None
         if self.identity.next_key is None:
-            if time.time() - self.identity.made_at < ROTATE_AFTER_SECONDS:
-                return None
             await self.update(next_key=new_key())
         assert self.identity.next_key is not None
         return ECKey.import_key({**self.identity.next_key})

@@ -140,6 +140,9 @@ class Agent:
         """A lost connection does not end a Session, so what was told stays told; a refusal does."""
         while True:
             try:
+                if not self._is_open and not self._cluster.is_leader():
+                    await asyncio.sleep(TICK_SECONDS)  # a hello would end the Session of the replica that leads
+                    continue
                 if not self._is_open:
                     await self._open_session()
                 await self._exchange()
@@ -156,6 +159,9 @@ class Agent:
             except ForgedDirectives as error:
                 self._is_open = False
                 await self._pause(0.0, "directives refused", str(error))
+            except ClusterUnreachable as error:
+                self._is_open = False
+                await self._pause(0.0, "what the plane said cannot be kept yet", str(error))
 
     async def _open_session(self) -> None:
         """Enrol if need be, say hello."""
@@ -264,7 +270,7 @@ class Agent:
                 log.info("directive", object=directive.object_id, kind=directive.kind, gen=directive.gen)
         self._cursor = reply.cursor
         self._poll_seconds = reply.poll_seconds
-        if self._namespaces() != self._namespaces_told:
+        if self._namespaces() != self._namespaces_told or self._enroller.is_key_old():
             self._is_open = False  # only a hello can tell
         self._bench.forget_gone()
         if reply.want_whole_inventory:

@@ -4,6 +4,7 @@ agent, an old key or a wrong clock change: nothing.
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from joserfc import jws
 from joserfc.jwk import ECKey
 
 from agents.enrolment import Enroller
-from agents.identity import FileStore, Keeper, new_key, public, thumbprint, trusted_keys
+from agents.identity import ROTATE_AFTER_SECONDS, FileStore, Keeper, new_key, public, thumbprint, trusted_keys
 from agents.loop import Agent
 from agents.policy import LocalPolicy
 from agents.settings import AgentSettings
@@ -168,6 +169,43 @@ async def test_an_old_key_is_changed_for_a_new_one_without_a_break(
     await cluster.close()
 
 
+async def test_a_key_that_grows_old_within_a_session_is_changed_too(
+    plane: PlaneForAgents, cluster: SimulatedCluster
+) -> None:
+    token = await plane.make_cluster()
+    path = plane.folder / "state" / "identity.json"
+    still = _Unclosing(cluster)
+    async with an_agent(plane, still, token):
+        await plane.accept()
+        await _until_ready(plane)
+    kept = json.loads(path.read_text())
+    path.write_text(json.dumps({**kept, "made_at": int(time.time()) - ROTATE_AFTER_SECONDS + 2}))
+    async with an_agent(plane, still, token):
+        await plane.submit("train", run_seconds=25)  # its end is told
+        await plane.plan()
+        await plane.until_state("train", "running")
+        await plane.until(lambda: _key_changed(plane, kept["key"]))
+    await cluster.close()
+
+
+async def test_a_replica_that_does_not_lead_does_not_end_the_session_of_the_one_that_does(
+    plane: PlaneForAgents,
+) -> None:
+    token = await plane.make_cluster()
+    first, second = (_Unled(a_world(), speed=SPEED) for _ in range(2))
+    async with an_agent(plane, first, token):
+        await plane.accept()
+        await _until_ready(plane)
+        first.leads = False
+        async with an_agent(plane, second, token, instance="two"):
+            await plane.submit("train", run_seconds=10)
+            await plane.plan()
+            await plane.until_state("train", "succeeded")
+    lines = (await plane.call("GET", "/audit?kind=cluster"))["items"]
+    said = [line["facts"]["instance"] for line in lines if line["action"] == "cluster.hello"]
+    assert sorted(said) == ["one", "two"]
+
+
 async def test_killed_between_the_planes_promotion_of_the_next_key_and_its_note_the_agent_finds_its_way(
     plane: PlaneForAgents, cluster: SimulatedCluster
 ) -> None:
@@ -276,3 +314,12 @@ async def _all_succeeded(cluster: SimulatedCluster) -> bool:
 
 async def _key_changed(plane: PlaneForAgents, before: object) -> bool:
     return bool(json.loads((plane.folder / "state" / "identity.json").read_text())["key"] != before)
+
+
+class _Unled(SimulatedCluster):
+    """A replica's cluster; it leads as long as it is told so."""
+
+    leads = True
+
+    def is_leader(self) -> bool:
+        return self.leads
