@@ -51,6 +51,7 @@ class Work:
     before: AttemptFact
     now: datetime
     policy: Policy
+    clocks_from: datetime | None = None  # an outage of ours ended then, so grace counts from there at the earliest
     fact: AttemptFact = field(init=False)
     placements: dict[ClusterId, PlacementFact] = field(init=False)
     pods: dict[tuple[ClusterId, str, int], PodFact] = field(init=False)
@@ -252,6 +253,8 @@ def _judge(work: Work) -> None:
     if work.fact.failed_at is None or work.fact.verdict is not None:
         return
     verdict = _verdict(work)
+    if verdict.fault is Fault.PROGRAM and (until := _may_be_told_until(work)) is not None:
+        verdict = EndVerdict(Fault.UNDECIDED, until=until)
     if verdict.fault is Fault.UNDECIDED:
         until = verdict.until or work.now
         work.fact = replace(work.fact, evidence_until=until, next_check_at=until)
@@ -259,6 +262,16 @@ def _judge(work: Work) -> None:
     is_over = work.fact.state is AttemptState.ENDED
     check = None if is_over else work.now + timedelta(seconds=CHECK_SECONDS)
     work.fact = replace(work.fact, verdict=verdict.fault.value, reason=verdict.reason, next_check_at=check)
+
+
+def _may_be_told_until(work: Work) -> datetime | None:
+    """Evidence may come later than its window ends: from a cluster that is silent, or after an outage of ours."""
+    if not all(each.cluster_is_ready for each in work.placements.values()):
+        return work.now + timedelta(seconds=CHECK_SECONDS)
+    if work.clocks_from is None:
+        return None
+    until = work.clocks_from + timedelta(seconds=work.policy.evidence_seconds)
+    return until if until > work.now else None
 
 
 def _verdict(work: Work) -> EndVerdict:

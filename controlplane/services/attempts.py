@@ -126,9 +126,10 @@ def _carry(
 
 def _worked(uow: UnitOfWork, facts: Sequence[AttemptFact], fold: Fold) -> list[Work]:
     policies = uow.attempts.policies({fact.pool for fact in facts})
+    since = uow.agents.plane().clocks_from(uow.now)
     works: list[Work] = []
     for fact in facts:
-        work = Work(fact, uow.now, policies.get(fact.pool, Policy()))
+        work = Work(fact, uow.now, policies.get(fact.pool, Policy()), since)
         try:
             fold(work)
             follow(work)
@@ -150,7 +151,7 @@ def _check(work: Work) -> None:
     }.get(fact.state)
     if over is not None and all(each.cluster_is_ready for each in work.placements.values()):
         since, limit, goal = over
-        if since is not None and work.now - since >= timedelta(seconds=limit):
+        if since is not None and work.now - max(since, work.clocks_from or since) >= timedelta(seconds=limit):
             reject(work, reason(ReasonCode.BUDGET_PASSED, goal=goal, limit=limit), Outcome.VOIDED)
             return
     work.look_again(RUNNING_CHECK_SECONDS if fact.state is AttemptState.RUNNING else CHECK_SECONDS)

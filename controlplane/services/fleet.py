@@ -11,7 +11,14 @@ from datetime import datetime, timedelta
 
 from controlplane.contract.agent.inventory import InventoryDelta, NodeReport, inventory_digest
 from controlplane.core.catalog import flavor_of
-from controlplane.core.facts.fleet import ClusterChange, ClusterFact, Document, NodeFact, NodeWrite
+from controlplane.core.facts.fleet import (
+    LISTENING_GAP_SECONDS,
+    ClusterChange,
+    ClusterFact,
+    Document,
+    NodeFact,
+    NodeWrite,
+)
 from controlplane.core.ids import ClusterId, FlavorName, NodeId
 from controlplane.core.lifecycle import ClusterEvent, ClusterState, advance_cluster
 from controlplane.core.policy import Policy
@@ -21,7 +28,6 @@ from controlplane.services.ports.unit_of_work import UnitOfWork
 
 PLANE = "plane"
 SUSPECT_SECONDS, UNREACHABLE_SECONDS = 30, 300  # where the Cluster's document names none
-LISTENING_GAP_SECONDS = 10  # an outage of ours that is longer starts all clocks of silence again
 _SPOT_LABELS = (
     ("karpenter.sh/capacity-type", "spot"),
     ("cloud.google.com/gke-spot", "true"),
@@ -110,27 +116,23 @@ def hear(uow: UnitOfWork, cluster: ClusterFact) -> ClusterFact:
 
 def check_clusters(uow: UnitOfWork, limit: int) -> int:
     """Look at Clusters whose time has come: ready → suspect → unreachable by silence alone."""
-    plane = uow.agents.plane()
-    is_deaf = plane.listened_at is None or uow.now - plane.listened_at > timedelta(seconds=LISTENING_GAP_SECONDS)
+    since = uow.agents.plane().clocks_from(uow.now)
     due = uow.fleet.due_clusters(limit)
     for cluster in due:
-        if is_deaf or plane.listening_since is None:
+        if since is None or since == uow.now:
             _look_again(uow, cluster, uow.now + timedelta(seconds=1))
         else:
-            _judge_silence(uow, cluster, plane.listening_since)
+            _judge_silence(uow, cluster, since)
     return len(due)
-
-
-expire_sessions = check_clusters
 
 
 def check_nodes(uow: UnitOfWork, limit: int) -> int:
     """Look at nodes that are not ready: after the Policy's time they are lost, and the gangs on them end whole.
 
-    A node of a Cluster that is silent is not judged: its status is old, not bad.
+    A node of a Cluster that is silent, or that we cannot hear, is not judged: its status is old, not bad.
     """
     due = uow.fleet.due_nodes(limit)
-    since = uow.agents.plane().listening_since
+    since = uow.agents.plane().clocks_from(uow.now)
     policies = uow.attempts.policies({node.pool for node in due})
     later: dict[NodeId, datetime] = {}
     lost: list[NodeId] = []

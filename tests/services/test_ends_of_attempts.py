@@ -175,3 +175,44 @@ def test_checks_of_two_sweeps_at_once_do_the_work_once(plane: Plane, agent: Agen
         list(many.map(lambda _: run(plane.uow, lambda uow: attempts.check_attempts(uow, 10)), range(4)))
     [row] = plane.rows("SELECT program_failures FROM workload")
     assert (plane.state(gang), row.program_failures) == ("failed", 1)
+
+
+def test_a_cluster_that_falls_silent_after_a_bad_end_is_heard_before_the_program_is_blamed(
+    plane: Plane, agent: Agent, team: int
+) -> None:
+    """A rack that loses power takes its nodes and its uplink: that ranks failed is told, why is told after the heal."""
+    gang, name = placed(plane, agent, team)
+    agent.run(name)
+    agent.sync(pods=agent.pods(name, "failed", [1], exit_code=1))
+    agent.bury(name)
+    darken(plane, 400)
+    with plane.uow() as uow:
+        attempts.check_attempts(uow, 10)
+    assert (plane.state(gang), plane.rows("SELECT verdict FROM attempt")[0].verdict) == ("stopping", None)
+    failed_at = plane.rows("SELECT finished_at FROM pod WHERE state = 'failed'")[0].finished_at
+    pinned = agent.wanted[name].apply
+    assert pinned is not None
+    agent.hello()
+    agent.report(node(pinned.pins[1].node, ready=False).model_copy(update={"ready_changed_at": failed_at}))
+    assert plane.state(gang) == "pending"
+    assert plane.rows("SELECT program_failures, infrastructure_ends FROM workload") == [(0, 1)]
+
+
+def test_an_outage_of_the_plane_starts_the_clock_of_evidence_again(plane: Plane, agent: Agent, team: int) -> None:
+    gang, name = placed(plane, agent, team)
+    agent.run(name)
+    agent.sync(pods=agent.pods(name, "failed", [1], exit_code=1))
+    agent.bury(name)
+
+    def judged(*, listened: str, since: str) -> str:
+        plane.do(f"UPDATE plane SET listened_at = now() - interval '{listened}'")
+        plane.do(f"UPDATE plane SET listening_since = now() - interval '{since}'")
+        plane.do("UPDATE attempt SET next_check_at = now()")
+        with plane.uow() as uow:
+            attempts.check_attempts(uow, 10)
+        return plane.state(gang)
+
+    tell_time(plane, 400)
+    assert judged(listened="5 minutes", since="1 day") == "stopping", "nobody could have told us"
+    assert judged(listened="1 second", since="20 seconds") == "stopping", "they may tell us now"
+    assert judged(listened="1 second", since="301 seconds") == "failed"

@@ -5,13 +5,15 @@ Values only: `db/stores/fleet.py` and `db/stores/agents.py` read and write them,
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from controlplane.core.ids import ClusterId, FlavorName, NodeId, PoolId
 from controlplane.core.lifecycle import ClusterState
 
 Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 Document = Mapping[str, Json]
+
+LISTENING_GAP_SECONDS = 10  # an outage of ours that is longer starts all clocks of silence again
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,13 @@ class PlaneFact:
     epoch: int
     listened_at: datetime | None
     listening_since: datetime | None
+
+    def clocks_from(self, now: datetime) -> datetime | None:
+        """From when on silence counts: the end of our last outage, or now while one lasts; None: it never listened."""
+        if self.listened_at is None:
+            return None
+        is_deaf = now - self.listened_at > timedelta(seconds=LISTENING_GAP_SECONDS)
+        return now if is_deaf else self.listening_since
 
 
 @dataclass(frozen=True, slots=True)
