@@ -15,7 +15,6 @@ from tests.helm.render import AGENT_CHART, AGENT_VALUES, Refused, helm, render
 
 READ = ("get", "list", "watch")
 WRITE = ("create", "delete", "get", "list", "patch", "watch")
-EVENTS = ("create", "get", "list", "patch", "watch")
 EVERYWHERE = "*"
 
 # (namespace, API group, resource, object name or "" for any) -> verbs. This is the whole of it.
@@ -23,13 +22,8 @@ ALLOWED: dict[tuple[str, str, str, str], tuple[str, ...]] = {
     (EVERYWHERE, "", "namespaces", ""): READ,
     (EVERYWHERE, "", "nodes", ""): READ,
     (EVERYWHERE, "", "pods", ""): READ,
-    (EVERYWHERE, "resource.k8s.io", "deviceclasses", ""): READ,
-    (EVERYWHERE, "resource.k8s.io", "resourceslices", ""): READ,
-    (EVERYWHERE, "scheduling.k8s.io", "priorityclasses", ""): READ,
-    ("muster-system", "", "secrets", "muster-agent-key"): ("get", "patch", "update"),
-    ("muster-system", "", "configmaps", "muster-agent-policy"): READ,
-    ("muster-system", "", "events", ""): ("create", "patch"),
-    ("muster-system", "coordination.k8s.io", "leases", "muster-agent"): ("get", "patch", "update"),
+    ("muster-system", "", "secrets", "muster-agent-key"): ("get", "patch"),
+    ("muster-system", "coordination.k8s.io", "leases", "muster-agent"): ("get", "update"),
     ("muster-system", "coordination.k8s.io", "leases", ""): ("create",),
     **{
         (tenant, group, resource, ""): verbs
@@ -38,7 +32,7 @@ ALLOWED: dict[tuple[str, str, str, str], tuple[str, ...]] = {
             ("", "pods", WRITE),
             ("", "services", WRITE),
             ("batch", "jobs", WRITE),
-            ("", "events", EVENTS),
+            ("", "events", READ),
         )
     },
 }

@@ -11,7 +11,7 @@ from tests.kube.objects import job
 MAY = [
     ("list", "", "nodes", "", "", True),
     ("watch", "", "pods", "", "", True),
-    ("list", "resource.k8s.io", "resourceslices", "", "", True),
+    ("list", "resource.k8s.io", "resourceslices", "", "", False),
     ("patch", "", "nodes", "", "", False),
     ("get", "", "nodes/proxy", "", "", False),
     ("list", "", "secrets", "", "", False),
