@@ -82,7 +82,8 @@ def rejection_reason(rejection: Rejection | None, message: str, cluster: str) ->
         "cluster": cluster, "words": message, "amount": 0, "flavor": "devices", "node": ", ".join(rejection.nodes[:3]),
         "kind": "object", "name": "", "namespace": "", "goal": "ready", "limit": 0,
     }  # fmt: skip
-    return reason(ReasonCode(rejection.code), **{**defaults, **rejection.facts, "cluster": cluster})
+    told = {name: fact for name, fact in rejection.facts.items() if name in defaults}  # others mean nothing here
+    return reason(ReasonCode(rejection.code), **{**defaults, **told, "cluster": cluster})
 
 
 def believable(moment: datetime | None, now: datetime) -> datetime | None:
@@ -110,10 +111,11 @@ def flavor_counts(report: NodeReport, flavors: Mapping[str, FlavorName]) -> list
     """Units per Flavor: what is known, what works, and what of that is ours to give.
 
     A card that is cut into partitions is counted by its partitions. Where the API server counts fewer than the
-    cards that look well, or foreign pods hold some, nobody can say which: they are taken off in order of name.
+    cards that look well, or foreign pods hold some, nobody can say which: they are taken off in order of name. Of two
+    resources that give the same Flavor, the one with more to give counts, since a pod asks for one.
     """
     parents = {device.parent_key for device in report.devices}
-    counts: list[FlavorCount] = []
+    counts: dict[FlavorName, FlavorCount] = {}
     for told in report.resources:
         cards = [card for card in report.devices if card.resource == told.resource and card.device_key not in parents]
         names = sorted({flavors[card.device_key] for card in cards})
@@ -127,8 +129,9 @@ def flavor_counts(report: NodeReport, flavors: Mapping[str, FlavorName]) -> list
             used = min(well[name] - short, foreign)
             foreign -= used
             usable = well[name] - short
-            counts.append(FlavorCount(name, told.resource, owned[name], usable, used, usable - used))
-    return counts
+            count = FlavorCount(name, told.resource, owned[name], usable, used, usable - used)
+            counts[name] = max(counts.get(name, count), count, key=lambda each: each.capacity)
+    return list(counts.values())
 
 
 def _usable(card: DeviceReport) -> int:

@@ -127,6 +127,24 @@ def test_two_models_under_one_resource_never_give_out_more_than_there_is() -> No
     assert sum(capacity for _, capacity in counts(report).values()) == 1
 
 
+def test_two_resources_that_give_one_flavor_count_once() -> None:
+    """A pod asks for one resource, so what the other one gives is out of its reach."""
+    cards = [card("A", resource=GPU), card("B", resource="nvidia.com/gpu.shared", slots_total=4, slots_allocatable=4)]
+    told = [
+        ResourceCount(resource=GPU, capacity=1, allocatable=1),
+        ResourceCount(resource="nvidia.com/gpu.shared", capacity=4, allocatable=4),
+        ResourceCount(resource=GPU, capacity=1, allocatable=1),
+    ]
+    report = node("n1", devices=0).model_copy(update={"devices": cards, "resources": told})
+    assert list(counts(report).values()) == [(4, 4)]
+    assert len(wire.flavor_counts(report, fleet.flavors_of(report))) == 1
+
+
+def test_facts_of_a_refusal_that_mean_nothing_change_nothing() -> None:
+    told = Rejection(code="refused-by-cluster", facts={"code": "mine", "words": "no", "0": 1})
+    assert wire.rejection_reason(told, "", "eu").sentence() == "eu refused it: no"
+
+
 def test_levels_are_passed_on_as_the_document_names_them() -> None:
     assert wire.cluster_spec({"topologyKeys": {"rack": "example.com/rack"}}) == {
         "topologyKeys": {"rack": "example.com/rack"}
