@@ -83,6 +83,8 @@ class TemplateReader:
         spec = self._object(self._template, "spec", "/spec")
         self._check_spec(spec)
         facts = self._facts(spec)
+        if not facts.devices and "nvidia" in str(spec.get("runtimeClassName")):
+            self._wrong("/spec/runtimeClassName", "pod-policy", "this runtime shows devices, and the pod asks for none")
         return PodFacts(facts.devices, facts.resource, facts.needs, tuple(dict.fromkeys(self._warnings)))
 
     def _wrong(self, where: str, slug: str, words: str) -> None:
@@ -138,12 +140,21 @@ class TemplateReader:
                 "restartPolicy OnFailure is taken as Never: a gang is tried again whole (maxAttempts)"
             )
         self._check_placement(spec)
-        for where, volume in self._objects(spec, "volumes", "/spec/volumes"):
-            if "hostPath" in volume:
-                self._wrong(where, "pod-policy", "hostPath volumes reach past the pod")
+        if spec.get("automountServiceAccountToken"):
+            self._wrong("/spec/automountServiceAccountToken", "pod-policy", "pods get no token for their cluster's API")
+        self._check_volumes(spec)
         for key in _CONTAINERS:
             for where, container in self._objects(spec, key, f"/spec/{key}"):
                 self._check_container(container, where)
+
+    def _check_volumes(self, spec: Mapping[str, object]) -> None:
+        for where, volume in self._objects(spec, "volumes", "/spec/volumes"):
+            if "hostPath" in volume:
+                self._wrong(where, "pod-policy", "hostPath volumes reach past the pod")
+            projected = self._object(volume, "projected", f"{where}/projected")
+            for place, source in self._objects(projected, "sources", f"{where}/projected/sources"):
+                if "serviceAccountToken" in source:
+                    self._wrong(place, "pod-policy", "pods get no token for their cluster's API")
 
     def _check_placement(self, spec: Mapping[str, object]) -> None:
         if "kubernetes.io/hostname" in self._object(spec, "nodeSelector", "/spec/nodeSelector"):

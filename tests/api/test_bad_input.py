@@ -145,6 +145,16 @@ CASES: dict[str, tuple[Body, int, str]] = {
     "a PriorityClass": (spec(priorityClassName="system-node-critical"), 422, "pod-policy"),
     "the host's network": (spec(hostNetwork=True), 422, "pod-policy"),
     "the host's files": (spec(volumes=[{"name": "dev", "hostPath": {"path": "/dev"}}]), 422, "pod-policy"),
+    "a token by mount": (spec(automountServiceAccountToken=True), 422, "pod-policy"),
+    "a token by projection": (
+        spec(volumes=[{"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]),
+        422, "pod-policy",
+    ),
+    "a runtime that shows devices without asking for one": (
+        workload(pod_set={"devices": None, "flavors": [], "template": {"spec": {
+            "runtimeClassName": "nvidia", "containers": [{"name": "main", "image": "team/train:1"}]}}}),
+        422, "pod-policy",
+    ),
     "a privileged container": (container(securityContext={"privileged": True}), 422, "pod-policy"),
     "all devices by environment": (container(env=[{"name": "NVIDIA_VISIBLE_DEVICES"}]), 422, "pod-policy"),
     "restartPolicy Always": (spec(restartPolicy="Always"), 422, "invalid-value"),
