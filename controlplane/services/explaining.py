@@ -74,10 +74,12 @@ def _text(fact: WaitingFact, reasons: tuple[Reason, ...], now: datetime, *, is_l
             said = [_waiting(fact, now), _past(fact), _because(reasons, is_live=is_live)]
         case WorkloadState.RESERVED:
             said = [f"{fact.name} is about to start{_where(fact)}: {_STEPS.get(fact.attempt_state or '', '')}."]
+            said.append(_away(fact))
         case WorkloadState.RUNNING:
             said = [f"{fact.name} has been running{_where(fact)} for {since}, as attempt {fact.attempt}.", _away(fact)]
         case WorkloadState.STOPPING:
             said = [f"{fact.name} is being stopped{_where(fact)}; what follows is decided when its pods are gone."]
+            said.append(_away(fact))
         case WorkloadState.CANCELLING:
             said = [f"{fact.name} is being cancelled{_where(fact)}; its devices are free once its pods are gone."]
             said.append(_away(fact))
