@@ -12,6 +12,7 @@ from typing import Annotated, Literal, get_args
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
+from agents.devices.registry import is_device
 from agents.facts import Json, effective_requests
 from controlplane.contract.agent.attempts import ApplyBody, PodSetOrder, Rejection
 
@@ -66,8 +67,9 @@ def refusal(body: ApplyBody, policy: LocalPolicy) -> Rejection | None:
     devices = sum(pin.amount for pin in body.pins)
     if policy.devices_max is not None and devices > policy.devices_max:
         return _no("devicesMax", asked=devices, most=policy.devices_max)
-    if policy.pods_max is not None and len(body.pins) > policy.pods_max:
-        return _no("podsMax", asked=len(body.pins), most=policy.pods_max)
+    pods = max(len(body.pins), sum(order.replicas for order in body.pod_sets))
+    if policy.pods_max is not None and pods > policy.pods_max:
+        return _no("podsMax", asked=pods, most=policy.pods_max)
     for order in body.pod_sets:
         if order.kind not in policy.kinds:
             return _no("kinds", kind=order.kind)
@@ -89,8 +91,8 @@ def _broken(order: PodSetOrder, body: ApplyBody, policy: LocalPolicy) -> Iterato
     amounts = {pin.resource: pin.amount for pin in body.pins if pin.pod_set == order.name}
     for resource, asked in effective_requests(spec).items():
         # A template that asks for more devices than its pods were given would take what was sold to others.
-        if resource in amounts and asked > amounts[resource]:
-            yield "devices", f"{asked} {resource} asked, {amounts[resource]} given"
+        if (resource in amounts or is_device(resource)) and asked > amounts.get(resource, 0):
+            yield "devices", f"{asked} {resource} asked, {amounts.get(resource, 0)} given"
 
 
 def _forbidden(spec: Json) -> Iterator[str]:

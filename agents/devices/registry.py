@@ -4,10 +4,12 @@ A resource that no reader explains is named and not counted: unknown names must 
 """
 
 from agents.devices.base import DeviceReader, Reading
+from agents.devices.nvidia import PREFIX as NVIDIA
 from agents.devices.nvidia import NvidiaReader
 from agents.facts import NodeFacts
 
 READERS: tuple[DeviceReader, ...] = (NvidiaReader(),)
+DEVICE_PREFIXES = (NVIDIA,)
 
 # Extended by name, but no accelerators: the kubelet's own, and network cards.
 NOT_DEVICES = ("hugepages-", "attachable-volumes-", "rdma/", "vpc.amazonaws.com/", "nvidia.com/rdma")
@@ -33,6 +35,11 @@ def read_devices(node: NodeFacts) -> Reading:
         whole.devices = whole.devices[:DEVICES_MAX]
     whole.discrepancies = whole.discrepancies[:DISCREPANCIES_MAX]
     return whole
+
+
+def is_device(resource: str) -> bool:
+    """Whether a reader counts this resource, on nodes that have it."""
+    return resource.startswith(DEVICE_PREFIXES) and not resource.startswith(NOT_DEVICES)
 
 
 def extended(node: NodeFacts) -> list[str]:

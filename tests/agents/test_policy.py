@@ -92,8 +92,9 @@ def test_a_runtime_class_must_be_named_by_the_operator() -> None:
     assert policy.refusal(body, LocalPolicy.model_validate({"runtimeClasses": ["gvisor"]})) is None
 
 
-def test_a_template_cannot_take_more_devices_than_its_pods_were_given() -> None:
-    greedy = {"resources": {"limits": {"nvidia.com/gpu": "16"}}}
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb"])
+def test_a_template_cannot_take_more_devices_than_its_pods_were_given(resource: str) -> None:
+    greedy = {"resources": {"limits": {resource: "16"}}}
     refused = policy.refusal(_body(container=greedy), LocalPolicy())
     assert refused is not None
     assert refused.facts["rule"] == "devices"
