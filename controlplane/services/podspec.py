@@ -178,22 +178,27 @@ class TemplateReader:
                 self._wrong(place, "pod-policy", f"{variable.get('name')} would show devices that others hold")
 
     def _facts(self, spec: Mapping[str, object]) -> PodFacts:
-        """Kubernetes' own rule: the sum over containers, or the largest init container where that is more."""
+        """Kubernetes' own rule: the sum over containers, or the hungriest init container; sidecars count with both."""
         containers = [self._asked(each, where) for where, each in self._objects(spec, "containers", "/spec/containers")]
         if not containers:
             self._wrong("/spec/containers", "missing-field", "a pod has at least one container")
         first = [
-            self._asked(each, where) for where, each in self._objects(spec, "initContainers", "/spec/initContainers")
+            (self._asked(each, where), each.get("restartPolicy") == "Always")
+            for where, each in self._objects(spec, "initContainers", "/spec/initContainers")
         ]
-        resources = sorted({resource for asked in (*containers, *first) for resource in asked if "/" in resource})
+        listed = [*containers, *(asked for asked, _ in first)]
+        resources = sorted({resource for asked in listed for resource in asked if "/" in resource})
         if len(resources) > 1:
             self._wrong(
                 "/spec/containers", "not-yet", f"one pod asks for {' and '.join(resources)}; one kind is counted"
             )
 
         def total(resource: str) -> int:
-            together = sum(asked.get(resource, 0) for asked in containers)
-            return max([together, *(asked.get(resource, 0) for asked in first)])
+            sidecars, peak = 0, 0
+            for asked, is_sidecar in first:
+                peak = max(peak, sidecars + asked.get(resource, 0))
+                sidecars += asked.get(resource, 0) if is_sidecar else 0
+            return max(peak, sidecars + sum(asked.get(resource, 0) for asked in containers))
 
         resource = resources[0] if resources else ""
         return PodFacts(total(resource), resource, PodNeeds(total("cpu"), total("memory")))

@@ -82,17 +82,20 @@ def test_a_mig_profile_wants_flavors_of_that_profile(plane: Plane) -> None:
     assert submitted(plane, job(template=pods)).pod_sets[0].flavors == ["nvidia-a100-40gb-mig-1g.5gb"]
 
 
-def test_needs_are_the_sum_of_containers_or_the_largest_init_container(plane: Plane) -> None:
+def test_needs_are_the_sum_of_containers_and_sidecars_or_the_largest_init_container(plane: Plane) -> None:
     pods = template(
         containers=[
             {"name": "a", "image": IMAGE, "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}},
             {"name": "b", "image": IMAGE, "resources": {"limits": {"cpu": 2, "memory": "1Gi", "nvidia.com/gpu": 1}}},
         ],
-        initContainers=[{"name": "c", "image": IMAGE, "resources": {"limits": {"cpu": "1", "memory": "3Gi"}}}],
+        initContainers=[
+            {"name": "c", "image": IMAGE, "resources": {"limits": {"cpu": "1", "memory": "3Gi"}}},
+            {"name": "d", "image": IMAGE, "restartPolicy": "Always", "resources": {"limits": {"cpu": "250m"}}},
+        ],
     )
     submitted(plane, workload(pod_set={"template": pods}))
     (row,) = plane.rows("SELECT cpu_milli, memory_bytes, devices FROM pod_set")
-    assert (row.cpu_milli, row.memory_bytes, row.devices) == (2_500, 3 * 2**30, 1)
+    assert (row.cpu_milli, row.memory_bytes, row.devices) == (2_750, 3 * 2**30, 1)
 
 
 def test_equal_templates_have_equal_shapes(plane: Plane) -> None:
