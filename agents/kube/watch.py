@@ -27,7 +27,7 @@ UNREACHABLE_AFTER_SECONDS = 5.0
 DROPPED_KEPT = 4096
 GONE = 410
 FORBIDDEN = 403
-FORBIDDEN_SECONDS = 30.0  # rights change when a person changes them
+FORBIDDEN_SECONDS_MAX = 30.0  # rights change when a person changes them, or as an API server that begins learns them
 log = structlog.get_logger()
 
 
@@ -59,21 +59,26 @@ class Informer:
 
     async def run(self) -> None:
         """Until cancelled."""
-        version, failures = "", 0
+        version, failures, refusals = "", 0, 0
         while True:
             try:
                 if not version:
                     version = await self._list()
-                    failures = 0
+                    failures = refusals = 0
                 version = await self._watch(version)
-                failures = 0
+                failures = refusals = 0
             except KubeError as error:
                 version = "" if error.status in (GONE, FORBIDDEN) else version
                 failures += 1
                 self._note(error)
-                await self._pause(failures, FORBIDDEN_SECONDS if error.status == FORBIDDEN else error.retry_seconds)
+                if error.status == FORBIDDEN:
+                    refusals += 1
+                    await self._pause(refusals, 0.0, FORBIDDEN_SECONDS_MAX)
+                else:
+                    refusals = 0
+                    await self._pause(failures, error.retry_seconds)
             except ClusterUnreachable as error:
-                failures += 1
+                failures, refusals = failures + 1, 0
                 self._failing_since = self._failing_since or time.monotonic()
                 log.info("watch lost", path=self.path, words=str(error), failures=failures)
                 await self._pause(failures, 0.0)
@@ -164,8 +169,8 @@ class Informer:
             self._failing_since = self._failing_since or time.monotonic()
         log.info("watch refused", path=self.path, status=error.status, words=error.message[:200])
 
-    async def _pause(self, failures: int, asked_seconds: float) -> None:
-        ceiling = min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS * 2 ** min(failures - 1, 10))
+    async def _pause(self, failures: int, asked_seconds: float, seconds_max: float = BACKOFF_SECONDS_MAX) -> None:
+        ceiling = min(seconds_max, BACKOFF_SECONDS * 2 ** min(failures - 1, 10))
         await asyncio.sleep(max(asked_seconds, random.uniform(ceiling / 4, ceiling)))  # noqa: S311 - spreads retries
 
 

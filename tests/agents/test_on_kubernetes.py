@@ -204,6 +204,9 @@ async def test_an_account_that_may_not_read_pods_does_not_take_the_cluster_for_e
     async with opened(installed, lease=False) as cluster:
         assert len(cluster.view.nodes) == 4
         assert not cluster.view.is_reachable
+        kube.client.patch("ClusterRole", "muster-agent", {"rules": role["rules"]})
+        # Soon: an API server that has just begun refuses everybody for a moment.
+        await _until(lambda: not _stale(cluster), within=10)
 
 
 async def test_only_one_of_two_replicas_leads_and_the_other_takes_over(
