@@ -65,7 +65,7 @@ def run_demo(folder: Path, *, seconds: float = STREAM_SECONDS, as_json: bool = F
     cast = assemble(folder)
     try:
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as world:
-            _set_the_stage(cast, Path(world.name))
+            _set_the_stage(cast, Path(world.name), keep=keep)
             say(f"muster: ready after {time.monotonic() - began:.0f} s; an hour's work now runs in a minute\n")
             summary = _play(cast, seconds, as_json=as_json)
         say(_told(summary, cast, keep=keep))
@@ -79,7 +79,7 @@ def run_demo(folder: Path, *, seconds: float = STREAM_SECONDS, as_json: bool = F
             cast.stop()
 
 
-def _set_the_stage(cast: Cast, world: Path) -> None:
+def _set_the_stage(cast: Cast, world: Path, *, keep: bool) -> None:
     """Apply the documents, enrol the clusters, and wait until all of them have told their inventory."""
     text = resources.files(__package__).joinpath("world.yaml").read_text(encoding="utf-8")
     world.write_text(text, encoding="utf-8")
@@ -87,7 +87,10 @@ def _set_the_stage(cast: Cast, world: Path) -> None:
     clusters = [each for each in documents if each["kind"] == "Cluster"]
     cast.client.post("/apply", [each for each in documents if each["kind"] != "Cluster"])
     enrol(
-        cast, [(each["metadata"]["name"], _without_nodes(each), each["metadata"]["labels"]) for each in clusters], world
+        cast,
+        [(each["metadata"]["name"], _without_nodes(each), each["metadata"]["labels"]) for each in clusters],
+        world,
+        keep=keep,
     )
     deadline = time.monotonic() + READY_SECONDS
     while time.monotonic() < deadline:
