@@ -1,5 +1,6 @@
-"""The Celery application: JSON only, late acknowledgement, no results, hard time limits.
+"""The Celery application: JSON only, late acknowledgement, no results.
 
+Time limits bind forked workers alone; ours are one thread or several, whose tasks the database's time-outs end.
 Redis carries hints and nothing that matters: every task re-reads Postgres, may run twice, and would be found
 by a sweep if its message were lost.
 """
@@ -9,7 +10,7 @@ import redis.exceptions
 from celery import Celery
 from kombu.transport import redis as kombu_redis
 
-VISIBILITY_SECONDS = 900  # above the hard time limit of any task, else a slow task would run twice
+VISIBILITY_SECONDS = 900  # above the hard time limit; a task that is slower may come twice, and its run is claimed once
 HARD_LIMIT_SECONDS = 300
 SOFT_LIMIT_SECONDS = 240
 
