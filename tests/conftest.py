@@ -17,7 +17,7 @@ from controlplane.embedded.valkey import Valkey
 from tests.support import databases
 from tests.support.databases import Database
 
-pytest_plugins = ["tests.kube.fixtures"]
+pytest_plugins = ["tests.kube.fixtures", "tests.plugins.groups"]
 
 VALKEY_DATABASES = 64
 _valkey_numbers = itertools.cycle(range(1, VALKEY_DATABASES))
