@@ -12,7 +12,7 @@ from controlplane.core.facts.violations import Violation
 from controlplane.db.invariants import devices, history, protocol, quota, work
 
 CHECKS = (*quota.CHECKS, *history.CHECKS, *devices.CHECKS, *work.CHECKS, *protocol.CHECKS)
-PARTIAL_SECONDS = 1_800  # more than the default budgets for bind, pull and ready together
+PARTIAL_SECONDS = 3_900  # more than a start may take before the plane voids it, which is more than all budgets together
 SHOWN_ROWS_MAX = 20
 _STATEMENT_SECONDS = 60
 
