@@ -303,17 +303,13 @@ def gang(
     *,
     queue: str = "lab/nlp",
     devices: int = 8,
-    annotations: Mapping[str, str] | None = None,
     flavor: str = H100,
     **spec: object,
 ) -> Json:
-    """A Workload document with one PodSet; `annotations` say how its pods live."""
+    """A Workload document with one PodSet; how its pods live, tests say to the pods."""
     rack = {"topology": {"required": spec.pop("rack")}} if "rack" in spec else {}
     container = {"name": "main", "image": "registry.example/train@sha256:" + "0" * 64, "command": ["train"]}
-    template = {
-        "metadata": {"annotations": {f"test.muster.dev/{key}": text for key, text in (annotations or {}).items()}},
-        "spec": {"containers": [container]},
-    }
+    template = {"spec": {"containers": [container]}}
     flavors = [{"name": flavor}]
     pod_set = {"name": "main", "replicas": pods, "devices": devices, "flavors": flavors, "template": template, **rack}
     return {

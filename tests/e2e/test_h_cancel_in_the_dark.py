@@ -15,12 +15,12 @@ def test_what_is_cancelled_while_its_cluster_is_unreachable_is_deleted_on_reconn
     (bystander,) = east.pods_of(kept)
 
     east.to_plane.cut()
+    east.kill_agent()  # the next one knows nothing but what the cluster remembers
     federation.wait_cluster(east, "unreachable")
     federation.cancel(workload)
     assert federation.workload(workload)["state"] == "cancelling"
     assert "east is unreachable" in federation.explain(workload)
     assert federation.usage("lab/nlp")["used"] == 24, "nothing is free before it is proven gone"
-    east.kill_agent()  # the next one knows nothing but what the cluster remembers
     assert [pod.phase for pod in east.pods_of(workload)] == ["Running"] * 2
 
     east.to_plane.heal()
