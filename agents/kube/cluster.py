@@ -6,7 +6,7 @@ else in each namespace that the local policy names and RBAC opens. Decides nothi
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agents.cluster import Action, ClusterUnreachable, Identity, Outcome, View
@@ -114,7 +114,7 @@ class KubeCluster:
         if kind == "Node":
             return lambda raw: view.put_node(node_facts(raw)), lambda raw: view.drop_node(raw["metadata"]["name"])
         if kind == "Pod":
-            return lambda raw: view.put_pod(pod_facts(raw)), lambda raw: view.drop_pod(raw["metadata"]["uid"])
+            return self._put_pod, lambda raw: view.drop_pod(raw["metadata"]["uid"])
         if kind == "Namespace":
             return self._put_namespace, lambda raw: view.drop_namespace(raw["metadata"]["name"])
         if kind == "Event":
@@ -124,7 +124,7 @@ class KubeCluster:
     def _object_writers(self, kind: str) -> tuple[Callable[[Json], None], Callable[[Json], None]]:
         def put(raw: Json) -> None:
             facts = object_facts(kind, raw)
-            if facts.workload:
+            if facts.workload and self._is_allowed(facts.namespace):
                 self._view.put_object(facts)
 
         def drop(raw: Json) -> None:
@@ -132,6 +132,11 @@ class KubeCluster:
             self._view.refusals.pop(raw["metadata"]["uid"], None)
 
         return put, drop
+
+    def _put_pod(self, raw: Json) -> None:
+        """Anybody can write our labels; where we may not work, a pod that bears them is somebody else's."""
+        facts = pod_facts(raw)
+        self._view.put_pod(facts if self._is_allowed(facts.namespace) else replace(facts, workload="", attempt=0))
 
     def _put_namespace(self, raw: Json) -> None:
         name = raw["metadata"]["name"]

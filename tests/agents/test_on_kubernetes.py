@@ -22,8 +22,8 @@ from agents.kube.cluster import connect
 from agents.kube.keys import SecretStore
 from agents.kube.lease import Election
 from agents.settings import AgentSettings
-from controlplane.contract.agent.attempts import ANNOTATION_RANK, LABEL_WORKLOAD, Directive
-from tests.agents.bench import Bench, a_start, a_tombstone, an_apply
+from controlplane.contract.agent.attempts import ANNOTATION_RANK, LABEL_ATTEMPT, LABEL_WORKLOAD, Directive
+from tests.agents.bench import UID, Bench, a_start, a_tombstone, an_apply
 from tests.helm.render import InstalledAgent, install_agent
 from tests.kube.cluster import KubeCluster
 from tests.kube.objects import NodeShape, job
@@ -93,14 +93,18 @@ async def test_a_gang_is_prepared_started_finished_and_cleaned_away(
         assert not kube.client.list_all(found, tenant, labels=LABEL_WORKLOAD)
 
 
-async def test_the_inventory_is_read_and_foreign_pods_are_subtracted(
-    kube: KubeCluster, installed: InstalledAgent, tenant: str
+async def test_the_inventory_is_read_and_foreign_pods_are_subtracted_whatever_labels_they_bear(
+    kube: KubeCluster, installed: InstalledAgent
 ) -> None:
+    closed = kube.new_namespace("closed")
+    theirs = job("theirs", closed, 1, gpus=3)
+    theirs["spec"]["template"]["metadata"].setdefault("labels", {}).update({LABEL_WORKLOAD: UID, LABEL_ATTEMPT: "1"})
     async with opened(installed) as cluster:
         inventory = Inventory()
-        kube.client.create(job("theirs", tenant, 1, gpus=3))
+        kube.client.create(theirs)
         await _until(lambda: any(pod.node for pod in cluster.view.pods.values()))
-        inventory.update(cluster.view, ())
+        assert not list(cluster.view.pods_of(f"{UID}.1"))
+        inventory.update(cluster.view, [f"{UID}.1"])
         delta = inventory.next_delta()
         assert delta is not None
         assert delta.whole
