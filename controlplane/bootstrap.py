@@ -18,6 +18,7 @@ from controlplane.db.listen import Waker
 from controlplane.db.snapshot_reader import SqlSnapshotReader
 from controlplane.db.unit_of_work import SqlUnitOfWork
 from controlplane.services import tokens
+from controlplane.services.errors import Unauthenticated
 from controlplane.services.ports.planning import SnapshotReader
 from controlplane.services.ports.unit_of_work import UnitOfWorkFactory, run
 from controlplane.services.scheduling import PlanningTools
@@ -110,6 +111,19 @@ def first_admin_token(settings: Settings) -> str:
         return run(container.uow_factory, tokens.first_admin)
     finally:
         container.close()
+
+
+def knows_token(settings: Settings, token: str) -> bool:
+    """Whether somebody may call with this token here."""
+    container = build_container(settings)
+    try:
+        with container.uow_factory() as uow:
+            tokens.principal_of(uow, token)
+    except Unauthenticated:
+        return False
+    finally:
+        container.close()
+    return True
 
 
 def _observe_decisions(kind: str, committed: int, dropped: int) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Protocol
 
 from controlplane.embedded.children import Spec
-from controlplane.embedded.cli_config import is_remembered
+from controlplane.embedded.cli_config import database_named, is_remembered
 from controlplane.embedded.errors import StartFailed
 from controlplane.embedded.home import LOCAL_HOST, Home, reserve
 
@@ -87,8 +87,9 @@ class Plane:
     def steps(self) -> list[Step]:
         """In order, after the servers and before the plane; only the first start has a login to make."""
         migrate = Step("migrate", (*PYTHON, "controlplane.db.migrate"))
-        login = (*PYTHON, "controlplane.embedded.first_login", str(self.home.path), self.api_url)
-        return [migrate] if is_remembered(self.home, self.api_url) else [migrate, Step("first-login", login)]
+        database = database_named()
+        login = (*PYTHON, "controlplane.embedded.first_login", str(self.home.path), self.api_url, database)
+        return [migrate] if is_remembered(self.home, self.api_url, database) else [migrate, Step("first-login", login)]
 
     def specs(self, told: Mapping[str, str]) -> list[Spec]:
         """The plane's processes; they may start in any order and at once."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from controlplane.embedded.cli_config import config_file, is_remembered, remember
+from controlplane.embedded.cli_config import config_file, database_named, is_remembered, remember
 from controlplane.embedded.home import Home, write_private
 
 URL = "http://127.0.0.1:8440"
@@ -44,9 +44,12 @@ def test_other_contexts_and_the_choice_among_them_stay(home: Home) -> None:
     assert found["contexts"]["local"]["url"] == URL
 
 
-def test_another_port_or_a_lost_token_is_noticed(home: Home) -> None:
+def test_another_port_or_database_or_a_lost_token_is_noticed(home: Home) -> None:
     remember(home, URL)
     assert not is_remembered(home, "http://127.0.0.1:8442")
+    named = database_named({"DATABASE_URL": "postgresql://muster:secret@db.example:5432/muster?sslmode=require"})
+    assert named == "db.example:5432/muster"
+    assert not is_remembered(home, URL, named)
     home.admin_token.unlink()
     assert not is_remembered(home, URL)
 
