@@ -58,20 +58,22 @@ def _taken_devices(desired: Desired, there: Owned, view: View, known: frozenset[
         if not is_there and (pin.pod_set, pin.index) not in done:
             waiting[pin.node, pin.resource] = waiting.get((pin.node, pin.resource), 0) + pin.amount
     foreign = {node: foreign_pods(view, node, known) for node, _ in waiting}
-    taken = {}
-    for (name, resource), amount in waiting.items():
-        used = sum(pod.requests.get(resource, 0) for pod in foreign[name])
-        bound = sum(
-            pod.requests.get(resource, 0) for pod in there.all_pods() if pod.node == name and not pod.is_finished
-        )
-        if used and (free := _allocatable(view, name, resource)) is not None and free - used - bound < amount:
-            taken[name] = foreign[name]
-    if not taken:
+    nodes: set[str] = set()
+    pods: set[str] = set()
+    amount = 0
+    for (name, resource), wanted in waiting.items():
+        theirs = [pod for pod in foreign[name] if pod.requests.get(resource)]
+        used = sum(pod.requests[resource] for pod in theirs)
+        # Also by other Attempts of ours: they have what the plane gave them.
+        bound = sum(pod.requests.get(resource, 0) for pod in view.pods_on(name) if not pod.is_finished)
+        if used and (free := _allocatable(view, name, resource)) is not None and free - bound < wanted:
+            nodes.add(name)
+            pods.update(f"{pod.namespace}/{pod.name}" for pod in theirs)
+            amount += used
+    if not nodes:
         return None
-    pods = [f"{pod.namespace}/{pod.name}" for found in taken.values() for pod in found if pod.requests]
-    amount = sum(sum(pod.requests.values()) for found in taken.values() for pod in found)
     facts: dict[str, str | int] = {"pods": cut(", ".join(sorted(pods)[:8])), "count": len(pods), "amount": amount}
-    return Rejection(code="foreign-pods", facts=facts, nodes=sorted(taken)[:1000])
+    return Rejection(code="foreign-pods", facts=facts, nodes=sorted(nodes)[:1000])
 
 
 def _refused_pods(desired: Desired, there: Owned, view: View) -> Rejection | None:

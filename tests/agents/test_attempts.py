@@ -16,7 +16,7 @@ from agents.simulated.cluster import SimulatedCluster
 from agents.simulated.faults import strike
 from agents.simulated.worlds import Fault
 from controlplane.contract.agent.attempts import ANNOTATION_RANK, LABEL_ATTEMPT, LABEL_WORKLOAD, Budgets, Directive
-from tests.agents.bench import GPU, NAMESPACE, Bench, a_start, a_template, a_tombstone, a_world, an_apply
+from tests.agents.bench import GPU, NAMESPACE, UID, Bench, a_start, a_template, a_tombstone, a_world, an_apply
 
 SPEED = 20
 
@@ -179,6 +179,27 @@ async def test_foreign_pods_that_came_first_void_the_attempt_with_their_nodes(cl
         bench.work.take([a_start(apply)])
         await asyncio.sleep(0.1)
         assert all(pod.is_gated for pod in cluster.view.pods.values() if pod.workload), "a rejected gang never starts"
+
+
+async def test_foreign_pods_beside_another_gang_of_ours_void_the_one_that_waits(cluster: SimulatedCluster) -> None:
+    """Of eight cards four belong to a gang that runs: a foreign pod of four leaves none for the other one."""
+    other = "0197a000-0000-7000-8000-00000000beef"
+    runs, waits = (_of_four(an_apply(1, workload=workload)) for workload in (other, UID))
+    async with Bench(cluster) as bench:
+        bench.work.take([runs, a_start(runs)])
+        await bench.until_phases(runs.object_id, "running", 1)
+        bench.work.take([waits])
+        await bench.until_state(waits.object_id, "prepared")
+        strike(cluster, Fault(do="foreign-pod", node="east-0", amount=4))
+        seen = await bench.until_state(waits.object_id, "rejected")
+        assert seen.rejection is not None
+        assert (seen.rejection.code, seen.rejection.facts["amount"]) == ("foreign-pods", 4)
+
+
+def _of_four(apply: Directive) -> Directive:
+    assert apply.apply is not None
+    pins = [pin.model_copy(update={"amount": 4}) for pin in apply.apply.pins]
+    return apply.model_copy(update={"apply": apply.apply.model_copy(update={"pins": pins})})
 
 
 async def test_an_attempt_that_was_given_up_stays_so_over_a_restart(cluster: SimulatedCluster) -> None:
