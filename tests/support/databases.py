@@ -3,7 +3,6 @@
 One server per test process (`conftest.servers`), so that processes share nothing.
 """
 
-import importlib.util
 import itertools
 import os
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 import psycopg
 import sqlalchemy
 
+from controlplane.db import doctor
 from controlplane.embedded.postgres import APP_ROLE, OWNER, SUPERUSER, Postgres
 
 ROOT = Path(__file__).parents[2]
@@ -47,8 +47,6 @@ def on(postgres: Postgres, name: str) -> Database:
 def make_template(postgres: Postgres) -> None:
     """A database with the whole schema in it, nobody connected."""
     _administrate(postgres, f"CREATE DATABASE {TEMPLATE} OWNER {OWNER}")
-    if importlib.util.find_spec("controlplane.db.migrate") is None:
-        return
     done = subprocess.run(
         [sys.executable, "-m", "controlplane.db.migrate"],
         check=False,
@@ -75,9 +73,6 @@ def drop(postgres: Postgres, database: Database) -> None:
 
 def found_by_doctor(database: Database) -> list[str]:
     """Every violated invariant, as a sentence."""
-    if importlib.util.find_spec("controlplane.db.doctor") is None:
-        return []
-    doctor = importlib.import_module("controlplane.db.doctor")
     engine = sqlalchemy.create_engine(database.superuser_url, poolclass=sqlalchemy.NullPool)
     with engine.connect() as connection:
         return [str(violation) for violation in doctor.violations(connection)]
