@@ -79,8 +79,15 @@ def record(uow: UnitOfWork, cluster: ClusterFact, told: Told) -> Recorded:
 
 def stop(uow: UnitOfWork, keys: Collection[AttemptKey], outcome: Outcome, why: Reason | None, actor: str) -> None:
     """Order these Attempts to end; tombstones stand until their clusters say gone. Numbers are given here too."""
+    attempt_batch.number(uow, stop_unnumbered(uow, keys, outcome, why, actor))
+
+
+def stop_unnumbered(
+    uow: UnitOfWork, keys: Collection[AttemptKey], outcome: Outcome, why: Reason | None, actor: str
+) -> set[ClusterId]:
+    """The same for a larger batch, whose directives get their numbers after it; returns whose."""
     _, clusters = _carry(uow, keys, lambda work: order_stop(work, outcome, why), actor)
-    attempt_batch.number(uow, clusters)
+    return clusters
 
 
 def lose_nodes(uow: UnitOfWork, lost: Collection[NodeId], removed: Collection[NodeId]) -> set[ClusterId]:

@@ -77,8 +77,6 @@ def commit(uow: UnitOfWork, cycle: Cycle, observe: Observe) -> int:
     _write_admits(uow, cycle, fresh, admits, verdict.legs, cycle_id)
     _write_reclaims(uow, cycle, verdict)
     uow.planning.write_reasons({workload: [_told(one) for one in why] for workload, why in cycle.said.items()})
-    for cluster in sorted({placement.cluster for admit in admits for placement in admit.placements}):
-        uow.notify_cluster(cluster)
     if verdict.fallen:
         uow.wake_pool(cycle.lease.pool)
     for kind in (Admit, Reclaim, SetEarmark):
@@ -239,7 +237,8 @@ def _write_reclaims(uow: UnitOfWork, cycle: Cycle, verdict: Verdict) -> None:
     if earmarks:
         uow.planning.write_earmarks(cycle.lease.pool, earmarks)
     for stop in stops:  # a handful per cycle, each with a Reason of its own
-        attempts.stop(uow, [AttemptKey(stop.workload, stop.attempt)], Outcome.PREEMPTED, stop.reason, ACTOR)
+        key = AttemptKey(stop.workload, stop.attempt)
+        attempts.stop_unnumbered(uow, [key], Outcome.PREEMPTED, stop.reason, ACTOR)
 
 
 def _audit(admit: Admit, cycle_id: int) -> Iterable[AuditEntry]:
