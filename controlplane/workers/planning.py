@@ -6,10 +6,12 @@ Pool's queue; a standby does not, so that no poke is lost on it.
 """
 
 import threading
+import time
 from typing import Protocol
 
 import structlog
 
+from controlplane import telemetry
 from controlplane.bootstrap import Container
 from controlplane.core.facts.collisions import Collision, Unavailable
 from controlplane.core.ids import PoolId
@@ -76,6 +78,7 @@ class PlannerLoop:
         if pool not in self._held:
             return
         for _ in range(CYCLES_IN_A_ROW_MAX):
+            began = time.monotonic()
             try:
                 step = planner.step()
             except (Collision, Unavailable) as error:  # the warm world is as it was read, whatever was written
@@ -85,6 +88,9 @@ class PlannerLoop:
                 log.exception("cycle failed", pool=pool, error=type(error).__name__)
                 planner.forget()
                 return
+            if step is Step.AGAIN:
+                telemetry.CYCLES.labels(str(pool)).inc()
+                telemetry.CYCLE_SECONDS.labels(str(pool)).observe(time.monotonic() - began)
             if step is not Step.AGAIN or self._stop.is_set():
                 return
 
