@@ -5,14 +5,12 @@ product itself, so that a new row is asked about from the day it is written.
 """
 
 import ast
-import importlib
 import pkgutil
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 from fastapi import APIRouter
 from pydantic import AliasChoices
@@ -27,26 +25,31 @@ PARAMETER = re.compile(r"\\\{[^}]*\\\}")
 
 def test_every_setting_is_documented_and_tested() -> None:
     complaints = [_complaint(variable, (variable,), (variable, field)) for variable, field in _settings()]
+    assert complaints
     assert not any(complaints), "".join(complaints)
 
 
 def test_every_metric_is_documented_and_tested() -> None:
     complaints = [_complaint(metric, (metric,), (metric, constant)) for metric, constant in _metrics()]
+    assert complaints
     assert not any(complaints), "".join(complaints)
 
 
 def test_every_reason_is_documented_and_tested() -> None:
     complaints = [_complaint(value, (value,), (value, f"ReasonCode.{name}")) for value, name in _reasons()]
+    assert complaints
     assert not any(complaints), "".join(complaints)
 
 
 def test_every_periodic_job_is_documented_and_tested() -> None:
     complaints = [_complaint(name, (name,), (name, "PERIODIC")) for name in _periodic_jobs()]
+    assert complaints
     assert not any(complaints), "".join(complaints)
 
 
 def test_every_route_is_documented_and_tested() -> None:
     complaints = [_complaint_about(path, _as_pattern(path), _as_pattern(path)) for path in sorted(set(_routes()))]
+    assert complaints
     assert not any(complaints), "".join(complaints)
 
 
@@ -57,6 +60,7 @@ def test_every_command_is_documented_and_tested() -> None:
         quoted = r"""["'],\s*["']""".join(map(re.escape, words))
         tested = re.compile(rf"""["']{quoted}["']|["'\s]{re.escape(" ".join(words))}["'\s]""")
         complaints.append(_complaint_about("muster " + " ".join(words), typed, tested))
+    assert complaints
     assert not any(complaints), "".join(complaints)
 
 
@@ -113,20 +117,9 @@ def _tests() -> str:
     return "\n".join(text_of(path) for path in python_files("tests") if HERE not in path.parents)
 
 
-def _module(name: str) -> ModuleType | None:
-    """None while nobody has written it. A module that is there and does not import is a failure."""
-    try:
-        there = find_spec(name) is not None
-    except ModuleNotFoundError:
-        there = False
-    return importlib.import_module(name) if there else None
-
-
 def _settings() -> Iterator[tuple[str, str]]:
     for name, settings in (("controlplane.settings", "Settings"), ("agents.settings", "AgentSettings")):
-        module = _module(name)
-        if module is not None:
-            yield from _variables(getattr(module, settings))
+        yield from _variables(getattr(import_module(name), settings))
 
 
 def _variables(settings: type[BaseSettings]) -> Iterator[tuple[str, str]]:
@@ -136,9 +129,7 @@ def _variables(settings: type[BaseSettings]) -> Iterator[tuple[str, str]]:
 
 
 def _metrics() -> Iterator[tuple[str, str]]:
-    module = _module("controlplane.telemetry")
-    if module is None:
-        return
+    module = import_module("controlplane.telemetry")
     constants = {id(value): name for name, value in vars(module).items()}
     for metric in module.METRICS:
         family = metric.describe()[0]
@@ -146,17 +137,14 @@ def _metrics() -> Iterator[tuple[str, str]]:
 
 
 def _reasons() -> Iterator[tuple[str, str]]:
-    module = _module("controlplane.core.reasons")
-    if module is not None:
-        yield from ((code.value, code.name) for code in module.ReasonCode)
+    module = import_module("controlplane.core.reasons")
+    yield from ((code.value, code.name) for code in module.ReasonCode)
 
 
 def _routes() -> Iterator[str]:
-    package = _module("controlplane.api.routes")
-    if package is None:
-        return
+    package = import_module("controlplane.api.routes")
     for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        module = importlib.import_module(found.name)
+        module = import_module(found.name)
         routers = [value for value in vars(module).values() if isinstance(value, APIRouter)]
         yield from (str(getattr(route, "path", "")) for router in routers for route in router.routes)
         if not routers:
@@ -177,16 +165,13 @@ def _text(node: ast.expr) -> str:
 
 
 def _periodic_jobs() -> Iterator[str]:
-    module = _module("controlplane.workers.periodic")
-    if module is not None:
-        yield from (row.name for row in module.PERIODIC)
+    module = import_module("controlplane.workers.periodic")
+    yield from (row.name for row in module.PERIODIC)
 
 
 def _commands() -> Iterator[tuple[str, ...]]:
-    module = _module("controlplane.cli.main")
-    if module is not None:
-        typer_main = importlib.import_module("typer.main")
-        yield from _leaves(typer_main.get_command(module.app), ())
+    typer_main = import_module("typer.main")
+    yield from _leaves(typer_main.get_command(import_module("controlplane.cli.main").app), ())
 
 
 def _leaves(command: object, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
