@@ -134,6 +134,7 @@ async def test_gone_is_said_only_when_nothing_is_left(cluster: SimulatedCluster)
 async def test_an_object_of_that_name_that_is_not_ours_is_a_conflict_and_stays_as_it_is(
     cluster: SimulatedCluster,
 ) -> None:
+    """T10."""
     apply = an_apply()
     assert apply.apply is not None
     name = manifests.base_name(apply.apply, apply.workload, apply.attempt)
@@ -268,7 +269,7 @@ async def test_a_budget_that_passes_is_said_with_its_limit(cluster: SimulatedClu
 
 @pytest.mark.parametrize("kind", ["Job", "Pods"])
 async def test_a_pod_that_somebody_deletes_comes_back_on_its_ranks_node(cluster: SimulatedCluster, kind: str) -> None:
-    """No plane is there: a running gang heals from its directive."""
+    """T62: no plane is there, and a running gang heals from its directive."""
     apply = an_apply(kind=kind)
     async with Bench(cluster) as bench:
         bench.work.take([apply, a_start(apply)])
