@@ -214,7 +214,10 @@ class Agent:
         delta = self._inventory.next_delta() if is_seen and whole is None else None
         if not parcel.is_empty or delta is not None:
             request = self._request(0, parcel, delta).model_copy(update={"whole": whole is not None})
-            self._took(await self._transport.sync(request), parcel, delta)
+            self._wants_whole |= whole is not None  # until it is answered
+            reply = await self._transport.sync(request)
+            self._wants_whole &= whole is None
+            self._took(reply, parcel, delta)
             return
         poll = asyncio.create_task(self._transport.sync(self._request(self._poll_seconds, parcel, None)))
         news = asyncio.create_task(self._news.wait())
