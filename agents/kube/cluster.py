@@ -150,8 +150,8 @@ class KubeCluster:
         words = cut(str(raw.get("message", "")))
         is_final = any(word in words for word in FINAL_WORDS) and not any(word in words for word in PASSING_WORDS)
         if is_final and (uid := (raw.get("involvedObject") or {}).get("uid")):
-            if len(self._view.refusals) >= REFUSALS_MAX:  # of other people's Jobs
-                self._view.refusals.clear()
+            if len(self._view.refusals) >= REFUSALS_MAX:  # of other people's Jobs: the oldest goes
+                del self._view.refusals[next(iter(self._view.refusals))]
             self._view.put_refusal(uid, words)
 
     def _noting(self, write: Callable[[Json], None]) -> Callable[[Json], None]:
