@@ -72,7 +72,7 @@ class Plan:
     """All changes of one cycle, in the order in which they were decided.
 
     `reasons` says for each Workload that waits why it does. `left_over` counts those that the cycle's
-    work units did not reach; they come first next time.
+    work units did not reach; the next cycle ranks them anew.
     """
 
     decisions: tuple[Decision, ...] = ()
