@@ -19,6 +19,7 @@ from controlplane.services.scheduling import Planner, Step
 
 log = structlog.get_logger(__name__)
 RENEW_SECONDS = 1.0
+HUNG_SECONDS = 60.0  # far more than a cycle may take
 CYCLES_IN_A_ROW_MAX = 50  # then other Pools get their turn
 
 
@@ -43,6 +44,7 @@ class PlannerLoop:
         self._heard: set[PoolId] = set()  # whose queues this process reads
         self._woken = threading.Event()
         self._stop = threading.Event()
+        self._looked_at = time.monotonic()
         self._threads = [
             threading.Thread(target=self._plan_for_ever, name="planner", daemon=True),
             threading.Thread(target=self._renew_for_ever, name="planner-lease", daemon=True),
@@ -58,6 +60,11 @@ class PlannerLoop:
         """Look for work now; called by the poke's task."""
         self._woken.set()
 
+    def makes_progress(self) -> bool:
+        """Whether planning goes on: each of its threads lives, and no cycle hangs."""
+        is_recent = time.monotonic() - self._looked_at < HUNG_SECONDS + self._container.settings.sweep_seconds
+        return is_recent and all(thread.is_alive() for thread in self._threads)
+
     def stop(self) -> None:
         """End, and let the next planner take over at once."""
         self._stop.set()
@@ -71,6 +78,7 @@ class PlannerLoop:
         while not self._stop.is_set():
             self._woken.wait(timeout=self._container.settings.sweep_seconds / 2)
             self._woken.clear()
+            self._looked_at = time.monotonic()
             for pool, planner in list(self._planners.items()):
                 self._plan(pool, planner)
 
@@ -78,7 +86,7 @@ class PlannerLoop:
         if pool not in self._held:
             return
         for _ in range(CYCLES_IN_A_ROW_MAX):
-            began = time.monotonic()
+            began = self._looked_at = time.monotonic()
             try:
                 step = planner.step()
             except (Collision, Unavailable) as error:  # the warm world is as it was read, whatever was written

@@ -73,7 +73,7 @@ def run_planner(container: Container) -> None:
 
     loop = PlannerLoop(container, name, subscribe)
     bind_planning(app, loop.wake)
-    sweeper = Sweeper(container, name, "planner")
+    sweeper = Sweeper(container, name, "planner", loop.makes_progress)
 
     loop.start()
     sweeper.start()

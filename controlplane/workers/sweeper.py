@@ -5,6 +5,7 @@ when its pid exists.
 """
 
 import threading
+from collections.abc import Callable
 
 import structlog
 
@@ -19,11 +20,14 @@ BACK_OFF_SECONDS_MAX = 30
 class Sweeper:
     """A daemon thread that runs due periodic jobs every `sweep_seconds` until `stop`."""
 
-    def __init__(self, container: Container, name: str, kind: str) -> None:
-        """`name` is the process's own, `kind` one of worker, planner, beat."""
+    def __init__(
+        self, container: Container, name: str, kind: str, makes_progress: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`name` is the process's own, `kind` one of worker, planner, beat; without progress there is no heartbeat."""
         self._container = container
         self._name = name
         self._kind = kind
+        self._makes_progress = makes_progress
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sweeper", daemon=True)
 
@@ -50,5 +54,6 @@ class Sweeper:
         """Run what is due, once, and say that this process is alive."""
         worked = run_due(self._container)
         telemetry.SWEPT.labels(kind=self._kind).inc(worked)
-        with self._container.uow_factory() as uow:
-            uow.planning.heartbeat(self._name, self._kind)
+        if self._makes_progress():
+            with self._container.uow_factory() as uow:
+                uow.planning.heartbeat(self._name, self._kind)

@@ -11,6 +11,8 @@ from sqlalchemy import inspect, text
 from controlplane.bootstrap import Container, build_container
 from controlplane.services.replay import replay
 from controlplane.workers.periodic import BY_NAME, PERIODIC, Job, run_due
+from controlplane.workers.planning import PlannerLoop
+from controlplane.workers.sweeper import Sweeper
 from tests.services.planes import Plane
 from tests.support.api import settings_for
 from tests.support.databases import Database
@@ -81,6 +83,19 @@ def test_a_run_is_claimed_once_until_it_is_due_again(plane: Plane, container: Co
     assert plane.rows(everything)[0].n == len(PERIODIC)
     with container.uow_factory() as uow:
         assert uow.planning.claim_periodic({"drop-old": 3_600, "roll-up-usage": 300}) == []
+
+
+def test_a_planner_that_does_not_plan_has_no_heartbeat(plane: Plane, container: Container) -> None:
+    loop = PlannerLoop(container, "one", lambda _pool, *, on: on)
+    sweeper = Sweeper(container, "one", "planner", loop.makes_progress)
+    sweeper.sweep()
+    assert plane.rows("SELECT name FROM process_heartbeat") == []
+    loop.start()
+    try:
+        sweeper.sweep()
+        assert [row.name for row in plane.rows("SELECT name FROM process_heartbeat")] == ["one"]
+    finally:
+        loop.stop()
 
 
 def test_two_who_claim_a_run_at_the_same_moment_do_not_both_get_it(plane: Plane, container: Container) -> None:
