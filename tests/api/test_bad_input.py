@@ -98,6 +98,10 @@ CASES: dict[str, tuple[Body, int, str]] = {
         f"replicas {value!r}": (pods(replicas=value), 422, "invalid-quantity")
         for value in AMOUNTS
     },
+    "more pods in all than one order names": (
+        workload(podSets=[{"name": name, "replicas": 60_000, "template": template()} for name in "ab"]),
+        422, "invalid-quantity",
+    ),
     "replicas 1e3": (json.dumps(pods(replicas=17)).replace("17", "1e3"), 422, "invalid-quantity"),
     "devices -1": (pods(devices=-1), 422, "invalid-quantity"),
     "half a device": (container(resources={"limits": {"nvidia.com/gpu": "500m"}}), 422, "invalid-quantity"),

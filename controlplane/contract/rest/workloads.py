@@ -174,6 +174,8 @@ class WorkloadSpec(RestModel):
         names = [pod_set.name for pod_set in self.pod_sets]
         if len(set(names)) < len(names):
             raise refusal("name-conflict", "two PodSets have the same name")
+        if sum(pod_set.replicas for pod_set in self.pod_sets) > REPLICAS_MAX:
+            raise refusal("invalid-quantity", f"a Workload has at most {REPLICAS_MAX} pods in all")
         return self
 
     def priority_value(self) -> int:
