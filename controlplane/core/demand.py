@@ -105,7 +105,11 @@ class RunningAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Earmark:
-    """Freed capacity kept for the Workload for whose sake it was freed, until it starts or `until`."""
+    """Freed capacity kept for the Workload for whose sake it was freed, until it runs or `until`.
+
+    It keeps nothing while that Workload has a live Attempt, whose holds are its room; if that ends before it ran,
+    it does again.
+    """
 
     workload: WorkloadId
     cluster: ClusterId

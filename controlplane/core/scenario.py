@@ -35,7 +35,7 @@ class Scenario:
         self._single: dict[FlavorName, SizeClass] = {}
         self._legs_kept: dict[WorkloadId, list[Leg]] = {}
         for earmark in sorted(snapshot.earmarks.values(), key=lambda earmark: earmark.workload):
-            if earmark.until > now:
+            if earmark.until > now and earmark.workload not in snapshot.running:  # placed, it holds its own room
                 self.keep(earmark)
 
     def checkpoint(self) -> Mark:

@@ -4,6 +4,7 @@ Lock order: the Pool (taken by the caller), accounts, node counters, Workloads. 
 afterwards, in a transaction of their own, so that no cluster's counter is locked for the length of a batch.
 """
 
+import hashlib
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ from controlplane.core.policy import Policy
 from controlplane.core.quota import Leg
 from controlplane.core.reasons import Reason
 from controlplane.core.recheck import FreshWorld, Verdict, recheck
-from controlplane.core.records import canonical, change_to_record, plan_hash, running_hash, to_record
+from controlplane.core.records import canonical, changes_text, running_hash, to_record
 from controlplane.core.snapshot import Snapshot
 from controlplane.services import attempts, wire
 from controlplane.services.ports.unit_of_work import UnitOfWork
@@ -142,7 +143,6 @@ def _write_admits(
         ]
     )
     uow.planning.write_attempts(drafts, cycle_id)
-    uow.planning.end_earmarks([admit.workload for admit in admits])
     uow.audit.record_many([entry for admit in admits for entry in _audit(admit, cycle_id)])
 
 
@@ -252,16 +252,17 @@ def _audit(admit: Admit, cycle_id: int) -> Iterable[AuditEntry]:
 def _record(uow: UnitOfWork, cycle: Cycle, verdict: Verdict) -> CycleRecord:
     """What replay needs: the row changes since the cycle before (or a base), the time, the Policy, the Plan."""
     base, running = uow.planning.last_link(cycle.lease.pool) or (None, b"")
+    changes, plan = changes_text(cycle.changes), canonical(to_record(cycle.plan))
     return CycleRecord(
         pool=cycle.lease.pool,
         epoch=cycle.lease.epoch,
         base=None if cycle.is_base else base,
         policy_version=cycle.policy.version,
         now=cycle.now,
-        changes=_packed([change_to_record(change) for change in cycle.changes]),
-        plan=_packed(to_record(cycle.plan)),
-        plan_sha256=bytes.fromhex(plan_hash(cycle.plan)),
-        running_sha256=bytes.fromhex(running_hash(running.hex(), cycle.changes, cycle.plan)),
+        changes=_packed(changes),
+        plan=_packed(plan),
+        plan_sha256=hashlib.sha256(plan.encode()).digest(),
+        running_sha256=bytes.fromhex(running_hash(running.hex(), changes, hashlib.sha256(plan.encode()).hexdigest())),
         decisions=len(verdict.kept),
         dropped=len(verdict.fallen),
         work_units=cycle.plan.work_units,
@@ -270,8 +271,8 @@ def _record(uow: UnitOfWork, cycle: Cycle, verdict: Verdict) -> CycleRecord:
     )
 
 
-def _packed(record: object) -> bytes:
-    return zlib.compress(canonical(record).encode(), level=1)  # type: ignore[arg-type]  # records are JSON by construction
+def _packed(text: str) -> bytes:
+    return zlib.compress(text.encode(), level=1)
 
 
 def _told(why: Reason) -> dict[str, object]:

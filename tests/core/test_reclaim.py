@@ -141,6 +141,15 @@ def test_an_earmark_that_has_expired_keeps_nothing() -> None:
     assert admitted(planned(world)) == ["a1"]
 
 
+def test_an_earmark_keeps_nothing_while_its_workload_has_a_place_and_keeps_again_when_that_is_voided() -> None:
+    world = a_world().cluster("east").racks(1, 2).queue("org", 32).queue("org/a", 0).queue("org/b", 16)
+    world.runs("b1", "org/b", {"b0-r0-n0": 8}).keeps("b1", {"b0-r0-n1": 8}).waits(a_workload("a1").in_queue("org/a"))
+    assert admitted(planned(world)) == ["a1"]
+    world.ends("b1")
+    world.waits(ask(pods=2).having(not_before=NOW + timedelta(hours=1)), a_workload("a2").in_queue("org/a"))
+    assert admitted(planned(world)) == ["a1"], "the other node is kept"
+
+
 def test_two_askers_never_choose_the_same_victim_and_usage_stays_within_the_tree() -> None:
     """T01: A, B, C of 4 each on 12; A runs 6 + 6; B and C ask 4 each in one cycle."""
     world = a_world().cluster("east").racks(1, 2, devices=6).queue("org", 0)

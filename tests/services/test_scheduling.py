@@ -1,5 +1,6 @@
 """Planning on a real database: what a cycle commits, what it refuses to commit, and what replay finds."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -116,6 +117,26 @@ def test_a_borrower_leaves_whole_for_the_owner_and_what_it_frees_is_kept_for_the
     assert earmark.workload == asker
     [tombstone] = plane.rows("SELECT gen FROM directive WHERE kind = 'tombstone'")
     assert tombstone.gen == 2
+
+
+def test_an_earmark_stays_while_its_asker_is_placed_and_does_not_run_yet(plane: Plane) -> None:
+    plane.cluster("eu", nodes=2)
+    team = plane.queue("team", nominal=16)
+    asker = plane.workload("asker", team, pods=1)
+    node = plane.rows("SELECT id, cluster_id FROM node ORDER BY id LIMIT 1")[0]
+    plane.do(
+        """INSERT INTO earmark (workload_id, cluster_id, pool_id, shares, created_at, until, next_check_at)
+           VALUES (CAST(:asker AS uuid), :cluster, :pool, CAST(:shares AS jsonb), now(), now() + interval '1 hour',
+               now())""",
+        asker=asker, cluster=node.cluster_id, pool=plane.pool,
+        shares=json.dumps([{"node": node.id, "flavor": H100, "amount": 8}]),
+    )  # fmt: skip
+    planner = plane.planner()
+    planner.step()
+    other = plane.workload("other", team, pods=1)
+    planner.step()
+    assert (plane.state(asker), plane.state(other)) == ("reserved", "reserved"), "what is kept counts once"
+    assert plane.rows("SELECT FROM earmark WHERE ended_at IS NULL")
 
 
 def test_every_stored_cycle_gives_the_same_plan_when_it_is_run_again(plane: Plane) -> None:

@@ -175,14 +175,6 @@ class PlanningStore:
                 now=self._now, until=draft.until,
             )  # fmt: skip
 
-    def end_earmarks(self, workloads: Collection[WorkloadId]) -> None:
-        """End the earmarks of Workloads that have started."""
-        self._do(
-            """UPDATE earmark SET ended_at = :now, next_check_at = NULL
-               WHERE workload_id = ANY(CAST(:ids AS uuid[])) AND ended_at IS NULL""",
-            ids=sorted(workloads), now=self._now,
-        )  # fmt: skip
-
     def expire_earmarks(self, limit: int) -> Sequence[PoolId]:
         """End earmarks whose time has passed, or whose Workload is final; returns their Pools."""
         rows = self._all(

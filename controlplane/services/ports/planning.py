@@ -76,10 +76,6 @@ class PlanningStore(Protocol):
         """Keep freed shares for their askers; an earmark that a Workload had is replaced."""
         ...
 
-    def end_earmarks(self, workloads: Collection[WorkloadId]) -> None:
-        """End the earmarks of Workloads that have started."""
-        ...
-
     def expire_earmarks(self, limit: int) -> Sequence[PoolId]:
         """End earmarks whose time has passed; returns their Pools."""
         ...
