@@ -142,15 +142,20 @@ def plan_hash(plan: Plan) -> str:
     return hashlib.sha256(canonical(to_record(plan)).encode()).hexdigest()
 
 
-def running_hash(before: str, changes: Iterable[Change], plan: Plan) -> str:
-    """The hash of a chain of cycles: of the one before, of what changed since, of this Plan."""
+def changes_text(changes: Iterable[Change]) -> str:
+    """Changes as they are stored and hashed: one canonical JSON list."""
+    return canonical([change_to_record(change) for change in changes])
+
+
+def running_hash(before: str, changes: str, plan_sha256: str) -> str:
+    """The hash of a chain of cycles: of the one before, of what changed since (`changes_text`), of this Plan's hash."""
     digest = hashlib.sha256(before.encode())
-    for change in changes:
-        digest.update(canonical(change_to_record(change)).encode())
-    digest.update(plan_hash(plan).encode())
+    digest.update(changes.encode())
+    digest.update(plan_sha256.encode())
     return digest.hexdigest()
 
 
+_PLAIN = frozenset({int, bool, str, type(None)})
 _ENCODERS: dict[type, Encoder] = {}  # by class: a cycle stores thousands of rows of a few classes
 
 
@@ -163,7 +168,7 @@ def _encoder_of(value: object) -> Encoder:
 
 
 def _new_encoder(kind: type) -> Encoder:
-    if kind in {int, bool, str, type(None)}:
+    if kind in _PLAIN:
         return lambda value: cast("Json", value)
     if issubclass(kind, Enum):
         return lambda value: str(cast("Enum", value).value)
@@ -194,7 +199,7 @@ def _dataclass_encoder(kind: type) -> Encoder:
         record = tag.copy()
         for name in names:
             each = getattr(value, name)
-            record[name] = _encoder_of(each)(each)
+            record[name] = each if type(each) in _PLAIN else _encoder_of(each)(each)
         return record
 
     return encode

@@ -150,18 +150,17 @@ def _reservations(session: Session, drafts: Sequence[AttemptDraft], now: datetim
 
 
 def _directives(session: Session, drafts: Sequence[AttemptDraft], now: datetime) -> None:
+    # One JSON text, because bodies as elements of an array would each be quoted once more, in Python.
     rows = [
-        (cluster, f"{d.workload}.{d.attempt}", d.workload, d.attempt, json.dumps(d.bodies[cluster]))
+        {"cluster": cluster, "workload": d.workload, "attempt": d.attempt, "body": d.bodies[cluster]}
         for d in drafts
         for cluster in sorted(d.bodies)
     ]
-    names = ("clusters", "objects", "workloads", "attempts", "bodies")
     session.execute(
         text("""
             INSERT INTO directive (cluster_id, object_id, gen, workload_id, attempt, kind, body, created_at)
-            SELECT cluster, object, 1, workload, attempt, 'apply', CAST(body AS jsonb), :now
-            FROM unnest(CAST(:clusters AS bigint[]), CAST(:objects AS text[]), CAST(:workloads AS uuid[]),
-                CAST(:attempts AS bigint[]), CAST(:bodies AS text[]))
-                AS given(cluster, object, workload, attempt, body)"""),
-        dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) | {"now": now},
+            SELECT cluster, workload || '.' || attempt, 1, workload, attempt, 'apply', body, :now
+            FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+                AS given(cluster bigint, workload uuid, attempt bigint, body jsonb)"""),
+        {"rows": json.dumps(rows), "now": now},
     )

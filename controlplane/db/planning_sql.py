@@ -29,8 +29,9 @@ CLUSTERS = _text("""
 # A node is read again when its counters moved; where its cluster has other levels, whoever stores them touches it.
 NODES = _text("""
     SELECT node.id, node.cluster_id, node.name, node.ready, node.cordoned, node.deleting, node.cordoned_by_us,
-           node.lost_at, node.removed_at, node.domains, node.cpu_milli, node.memory_bytes, node.cpu_milli_held,
-           node.memory_bytes_held, cluster.levels
+           node.lost_at, node.removed_at, CAST(node.domains AS text) AS domains,
+           node.cpu_milli, node.memory_bytes, node.cpu_milli_held,
+           node.memory_bytes_held, CAST(cluster.levels AS text) AS levels
     FROM node JOIN cluster ON cluster.id = node.cluster_id
     WHERE cluster.pool_id = :pool AND (:since > 0 OR node.removed_at IS NULL) AND (
         node.changed_xid >= {since}
