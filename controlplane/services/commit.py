@@ -7,8 +7,10 @@ afterwards, in a transaction of their own, so that no cluster's counter is locke
 import hashlib
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import structlog
 
 from controlplane.core.demand import PodNeeds
 from controlplane.core.facts.attempts import PodPin, WorkloadOrder
@@ -48,6 +50,8 @@ from controlplane.services.ports.unit_of_work import UnitOfWork
 ACTOR = "planner"
 DEFAULT_NAMESPACE = "default"
 
+log = structlog.get_logger(__name__)
+
 Observe = Callable[[str, int, int], None]
 
 
@@ -72,11 +76,13 @@ def commit(uow: UnitOfWork, cycle: Cycle, observe: Observe) -> int:
     again in the next cycle, because their Workloads still wait.
     """
     fresh = _read_fresh(uow, cycle)
-    verdict = recheck(cycle.plan, fresh.world)
+    drafts, spoilt = _drafts(uow, cycle, fresh)
+    verdict = recheck(cycle.plan, fresh.without(spoilt))
     cycle_id = uow.planning.record_cycle(_record(uow, cycle, verdict))
     admits = [decision for decision in verdict.kept if isinstance(decision, Admit)]
-    _write_admits(uow, cycle, fresh, admits, verdict.legs, cycle_id)
+    _write_admits(uow, [drafts[admit.workload] for admit in admits], admits, verdict.legs, cycle_id)
     _write_reclaims(uow, cycle, verdict)
+    _put_off(uow, cycle, spoilt)
     uow.planning.write_reasons({workload: [_told(one) for one in why] for workload, why in cycle.said.items()})
     if verdict.fallen:
         uow.wake_pool(cycle.lease.pool)
@@ -92,6 +98,13 @@ class _Fresh:
     world: FreshWorld
     nodes: Mapping[NodeId, FreshNode]
     workloads: Mapping[WorkloadId, FreshWorkload]
+
+    def without(self, spoilt: Mapping[WorkloadId, str]) -> FreshWorld:
+        """The world for the recheck; what cannot be ordered counts as not waiting, so what stands on it falls, too."""
+        if not spoilt:
+            return self.world
+        waiting = {one: attempt for one, attempt in self.world.waiting.items() if one not in spoilt}
+        return replace(self.world, waiting=waiting)
 
 
 def _read_fresh(uow: UnitOfWork, cycle: Cycle) -> _Fresh:
@@ -124,16 +137,45 @@ def _nodes_of(admits: Iterable[Admit]) -> set[NodeId]:
     return {pod.node for admit in admits for placement in admit.placements for pod in placement.pods}
 
 
+def _drafts(
+    uow: UnitOfWork, cycle: Cycle, fresh: _Fresh
+) -> tuple[Mapping[WorkloadId, AttemptDraft], Mapping[WorkloadId, str]]:
+    """The Attempts as they would be written, and of which Workloads no order can be made, with what was raised.
+
+    Made before the recheck, because what the ledger is to be charged rests on which decisions there are.
+    """
+    admits = [one for one in cycle.plan.decisions if isinstance(one, Admit) and one.workload in fresh.world.waiting]
+    resources = uow.fleet.resources(_nodes_of(admits))
+    drafts: dict[WorkloadId, AttemptDraft] = {}
+    spoilt: dict[WorkloadId, str] = {}
+    for admit in admits:
+        if not fresh.nodes.keys() >= _nodes_of([admit]):
+            continue  # a node is gone: the recheck says so
+        try:
+            drafts[admit.workload] = _draft(cycle, admit, fresh, resources)
+        except Exception as error:  # whatever one Workload's body does, the others of its Pool must start
+            log.exception("no_order", workload=admit.workload, attempt=admit.attempt)
+            spoilt[admit.workload] = type(error).__name__
+    return drafts, spoilt
+
+
+def _put_off(uow: UnitOfWork, cycle: Cycle, spoilt: Mapping[WorkloadId, str]) -> None:
+    """Not to be tried again at once: its next try will likely end the same way."""
+    if not spoilt:
+        return
+    uow.planning.put_off(spoilt, uow.now + timedelta(seconds=cycle.policy.backoff_seconds))
+    uow.audit.record_many(
+        [AuditEntry(ACTOR, "no-order", "workload", one, facts={"error": error}) for one, error in spoilt.items()]
+    )
+
+
 def _write_admits(
     uow: UnitOfWork,
-    cycle: Cycle,
-    fresh: _Fresh,
+    drafts: Sequence[AttemptDraft],
     admits: Sequence[Admit],
     legs: Mapping[WorkloadId, Sequence[Leg]],
     cycle_id: int,
 ) -> None:
-    resources = uow.fleet.resources(_nodes_of(admits))
-    drafts = [_draft(cycle, admit, fresh, resources) for admit in admits]
     uow.ledger.write_transfers(
         [
             TransferDraft(

@@ -119,6 +119,24 @@ def test_a_borrower_leaves_whole_for_the_owner_and_what_it_frees_is_kept_for_the
     assert tombstone.gen == 2
 
 
+def test_a_workload_of_which_no_order_can_be_made_is_put_off_and_the_others_start(plane: Plane) -> None:
+    plane.cluster("eu", nodes=4)
+    team = plane.queue("team", nominal=32)
+    before, broken, after = (plane.workload(name, team, pods=1) for name in ("before", "broken", "after"))
+    plane.do("""UPDATE workload SET spec = '{"podSets": []}' WHERE name = 'broken'""")
+    planner = plane.planner()
+    planner.step()
+    assert [plane.state(one) for one in (before, broken, after)] == ["reserved", "pending", "reserved"]
+    planner.step()
+    [row] = plane.rows("SELECT reasons, not_before > now() AS waits FROM workload WHERE name = 'broken'")
+    assert row.waits
+    assert [why["code"] for why in row.reasons] == ["backing-off"]
+    [told] = plane.rows("SELECT object_id, facts FROM audit WHERE action = 'no-order'")
+    assert told.object_id == broken
+    [account] = plane.rows("SELECT pending FROM account")
+    assert account.pending == 16
+
+
 def test_an_earmark_stays_while_its_asker_is_placed_and_does_not_run_yet(plane: Plane) -> None:
     plane.cluster("eu", nodes=2)
     team = plane.queue("team", nominal=16)

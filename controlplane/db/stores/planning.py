@@ -161,6 +161,14 @@ class PlanningStore:
         """Write Attempts, placements, pods, holds, counters, reservations and apply directives as one batch."""
         plan_writer.write_attempts(self._session, drafts, cycle, self._now)
 
+    def put_off(self, workloads: Collection[WorkloadId], until: datetime) -> None:
+        """Let these Workloads, if they still wait, not be tried before `until`."""
+        self._do(
+            """UPDATE workload SET not_before = :until
+               WHERE id = ANY(CAST(:ids AS uuid[])) AND state = 'pending'""",
+            ids=sorted(workloads), until=until,
+        )  # fmt: skip
+
     def write_earmarks(self, pool: PoolId, drafts: Sequence[EarmarkDraft]) -> None:
         """Keep freed shares for their askers; an earmark that a Workload had is replaced."""
         for draft in drafts:  # a handful per cycle at most

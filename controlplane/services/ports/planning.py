@@ -72,6 +72,10 @@ class PlanningStore(Protocol):
         """Write Attempts, placements, pods, holds, counters, reservations and apply directives as one batch."""
         ...
 
+    def put_off(self, workloads: Collection[WorkloadId], until: datetime) -> None:
+        """Let these Workloads, if they still wait, not be tried before `until`."""
+        ...
+
     def write_earmarks(self, pool: PoolId, drafts: Sequence[EarmarkDraft]) -> None:
         """Keep freed shares for their askers; an earmark that a Workload had is replaced."""
         ...
