@@ -7,10 +7,13 @@ with what is kept for it: nobody is stopped for the sake of nobody. What falls i
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from controlplane.core.demand import PodNeeds
 from controlplane.core.ids import AttemptNumber, FlavorName, NodeId, WorkloadId
 from controlplane.core.plan import Admit, Decision, Plan, Reclaim, SetEarmark
 from controlplane.core.quota import Leg, QuotaTree
 from controlplane.core.reasons import Reason, ReasonCode, reason
+
+NOTHING = PodNeeds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +23,16 @@ class FreshWorld:
     `tree` needs the accounts of the Queues that are charged, up to their roots; `recheck` charges it, so
     afterwards it holds the balances to write. `free` may leave out what the Plan does not touch. `waiting`
     has the next attempt's number of each Workload that is still pending, `live` the number of each live
-    Attempt that may still be stopped.
+    Attempt that may still be stopped. `room` is the CPU and memory left on each node, `needs` what a pod of each
+    PodSet asks for; both may leave out what asks for none.
     """
 
     tree: QuotaTree
     free: Mapping[tuple[NodeId, FlavorName], int] = field(default_factory=dict)
     waiting: Mapping[WorkloadId, AttemptNumber] = field(default_factory=dict)
     live: Mapping[WorkloadId, AttemptNumber] = field(default_factory=dict)
+    room: Mapping[NodeId, PodNeeds] = field(default_factory=dict)
+    needs: Mapping[tuple[WorkloadId, str], PodNeeds] = field(default_factory=dict)
     closed: Collection[NodeId] = frozenset()  # nodes that take no new pods any more
 
 
@@ -42,7 +48,7 @@ class Verdict:
 def recheck(plan: Plan, fresh: FreshWorld) -> Verdict:
     """Judge every decision, in order, each on what the kept ones before it leave."""
     stops = _stops_that_hold(plan, fresh)
-    left: dict[tuple[NodeId, FlavorName], int] = {}
+    left = _Left(fresh)
     legs: dict[WorkloadId, tuple[Leg, ...]] = {}
     held: set[WorkloadId] = set()
     kept: list[Decision] = []
@@ -52,7 +58,7 @@ def recheck(plan: Plan, fresh: FreshWorld) -> Verdict:
             changed = _changed_under(decision, fresh, left, held)
             if changed is None:
                 legs[decision.workload] = _charge(decision, fresh.tree)
-                _take(decision, fresh, left)
+                left.take(decision)
         else:
             asker = decision.asker if isinstance(decision, Reclaim) else decision.workload
             changed = stops[asker]
@@ -84,7 +90,7 @@ def _note(changed: dict[WorkloadId, str | None], asker: WorkloadId, what: str | 
 def _changed_under(
     decision: Admit,
     fresh: FreshWorld,
-    left: Mapping[tuple[NodeId, FlavorName], int],
+    left: "_Left",
     held: Collection[WorkloadId],
 ) -> str | None:
     """What an Admit rested on and no longer can; None if it holds."""
@@ -95,9 +101,8 @@ def _changed_under(
     for placement in decision.placements:
         if any(pod.node in fresh.closed for pod in placement.pods):
             return "a node that takes no pods now"
-    for at, amount in _wanted(decision).items():
-        if left.get(at, fresh.free.get(at, 0)) < amount:
-            return f"free {at[1]} on a node"
+    if (short := left.is_short_of(decision)) is not None:
+        return f"free {short} on a node"
     for flavor, amount in decision.charges:
         if decision.queue not in fresh.tree:
             return "a queue that is gone"
@@ -115,9 +120,52 @@ def _wanted(decision: Admit) -> dict[tuple[NodeId, FlavorName], int]:
     return wanted
 
 
-def _take(decision: Admit, fresh: FreshWorld, left: dict[tuple[NodeId, FlavorName], int]) -> None:
-    for at, amount in _wanted(decision).items():
-        left[at] = left.get(at, fresh.free.get(at, 0)) - amount
+class _Left:
+    """What is free on nodes after the decisions that were kept so far."""
+
+    def __init__(self, fresh: FreshWorld) -> None:
+        self._fresh = fresh
+        self._units: dict[tuple[NodeId, FlavorName], int] = {}
+        self._room: dict[NodeId, PodNeeds] = {}
+
+    def is_short_of(self, decision: Admit) -> str | None:
+        """What a node has too little of for this decision, if anything."""
+        for at, amount in _wanted(decision).items():
+            if self._units_at(at) < amount:
+                return at[1]
+        for node, needs in self._needed(decision).items():
+            room = self._room_at(node)
+            if needs.cpu_milli and room.cpu_milli < needs.cpu_milli:
+                return "CPU"
+            if needs.memory_bytes and room.memory_bytes < needs.memory_bytes:
+                return "memory"
+        return None
+
+    def take(self, decision: Admit) -> None:
+        """Leave less to those after it."""
+        for at, amount in _wanted(decision).items():
+            self._units[at] = self._units_at(at) - amount
+        for node, needs in self._needed(decision).items():
+            room = self._room_at(node)
+            self._room[node] = PodNeeds(room.cpu_milli - needs.cpu_milli, room.memory_bytes - needs.memory_bytes)
+
+    def _units_at(self, at: tuple[NodeId, FlavorName]) -> int:
+        return self._units.get(at, self._fresh.free.get(at, 0))
+
+    def _room_at(self, node: NodeId) -> PodNeeds:
+        return self._room.get(node) or self._fresh.room.get(node, NOTHING)
+
+    def _needed(self, decision: Admit) -> dict[NodeId, PodNeeds]:
+        needed: dict[NodeId, PodNeeds] = {}
+        for placement in decision.placements:
+            for pod in placement.pods:
+                one = self._fresh.needs.get((decision.workload, pod.pod_set))
+                if one is not None:
+                    so_far = needed.get(pod.node, NOTHING)
+                    needed[pod.node] = PodNeeds(
+                        so_far.cpu_milli + one.cpu_milli, so_far.memory_bytes + one.memory_bytes
+                    )
+        return needed
 
 
 def _charge(decision: Admit, tree: QuotaTree) -> tuple[Leg, ...]:

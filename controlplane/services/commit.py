@@ -41,7 +41,7 @@ from controlplane.core.plan import Admit, Plan, PodPlacement, Reclaim, SetEarmar
 from controlplane.core.policy import Policy
 from controlplane.core.quota import Leg
 from controlplane.core.reasons import Reason
-from controlplane.core.recheck import FreshWorld, Verdict, recheck
+from controlplane.core.recheck import NOTHING, FreshWorld, Verdict, recheck
 from controlplane.core.records import canonical, changes_text, running_hash, to_record
 from controlplane.core.snapshot import Snapshot
 from controlplane.services import attempts, wire
@@ -113,7 +113,8 @@ def _read_fresh(uow: UnitOfWork, cycle: Cycle) -> _Fresh:
     stops = [AttemptKey(one.workload, one.attempt) for one in plan.decisions if isinstance(one, Reclaim)]
     leaves = {AccountKey(admit.queue, flavor) for admit in admits for flavor, _ in admit.charges}
     accounts = uow.ledger.lock_accounts(leaves | set(uow.ledger.charged_accounts(stops)))
-    nodes = uow.planning.lock_nodes(_nodes_of(admits))
+    wanted = _nodes_of(admits)
+    nodes = uow.planning.lock_nodes(wanted)
     workloads = uow.planning.lock_workloads({decision.workload for decision in plan.decisions})
     world = FreshWorld(
         tree=tree_of_accounts(accounts),
@@ -128,7 +129,14 @@ def _read_fresh(uow: UnitOfWork, cycle: Cycle) -> _Fresh:
             for one in workloads.values()
             if one.live_attempt is not None and one.state in {WorkloadState.RESERVED, WorkloadState.RUNNING}
         },
-        closed={node.id for node in nodes.values() if not node.is_schedulable},
+        room={node.id: PodNeeds(node.cpu_milli_free, node.memory_bytes_free) for node in nodes.values()},
+        needs={
+            (admit.workload, pod_set.name): pod_set.needs
+            for admit in admits
+            for pod_set in cycle.snapshot.waiting[admit.workload].pod_sets
+            if pod_set.needs != NOTHING
+        },
+        closed=wanted - {node.id for node in nodes.values() if node.is_schedulable},
     )
     return _Fresh(world, nodes, workloads)
 

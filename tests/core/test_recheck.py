@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from controlplane.core.demand import PodNeeds
 from controlplane.core.ids import AttemptNumber, FlavorName, NodeId, WorkloadId
 from controlplane.core.plan import Admit, Plan
 from controlplane.core.recheck import FreshWorld, Verdict, recheck
@@ -73,6 +74,22 @@ def test_what_changed_under_one_decision_leaves_the_other(what: str, sentence: s
     verdict = recheck(plan, now)
     assert kept(verdict) == ["b"]
     assert why(verdict) == {"a": f"The decision rested on {sentence}, which had changed; it is planned again."}
+
+
+@pytest.mark.parametrize(("cpu", "memory", "short"), [(15, 8, "CPU"), (16, 7, "memory")])
+def test_cpu_and_memory_of_a_node_are_asked_again_and_kept_decisions_leave_less(
+    cpu: int, memory: int, short: str
+) -> None:
+    world = a_world().cluster("east").racks(1, 1).queue("team", 8)
+    world.waits(a_workload("a").in_queue("team").asking(1, 4), a_workload("b").in_queue("team").asking(1, 4).at(1))
+    plan = planned(world)
+    [node] = world.nodes
+    needs = {(workload.id, workload.pod_sets[0].name): PodNeeds(8, 4) for workload in world.waiting.values()}
+    now = replace(fresh(world), needs=needs, room={node: PodNeeds(16, 8)})
+    assert kept(recheck(plan, now)) == ["a", "b"]
+    verdict = recheck(plan, replace(fresh(world), needs=needs, room={node: PodNeeds(cpu, memory)}))
+    assert kept(verdict) == ["a"]
+    assert f"free {short} on a node" in why(verdict)["b"]
 
 
 def test_quota_is_asked_again_at_every_ancestor() -> None:

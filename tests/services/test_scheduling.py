@@ -101,6 +101,21 @@ def test_a_node_that_filled_since_the_snapshot_drops_the_decision_and_the_next_c
     assert hold.capacity == 8
 
 
+def test_a_node_that_lost_its_cpu_since_the_snapshot_drops_the_decision(plane: Plane) -> None:
+    plane.cluster("eu", nodes=1)
+    gang = plane.workload("gang", plane.queue("team", nominal=8), pods=1)
+    plane.do("UPDATE pod_set SET cpu_milli = 4000, memory_bytes = 1000")
+    planner = plane.planner()
+    planned = planner.plan()
+    assert planned is not None
+    plane.do("UPDATE node SET cpu_milli = 3999")
+    planner.commit(planned)
+    assert plane.state(gang) == "pending"
+    plane.do("UPDATE node SET cpu_milli = 4000")
+    planner.step()
+    assert plane.state(gang) == "reserved"
+
+
 def test_a_borrower_leaves_whole_for_the_owner_and_what_it_frees_is_kept_for_the_owner(plane: Plane) -> None:
     plane.cluster("eu", nodes=4)
     plane.queue("org", nominal=0)
