@@ -50,6 +50,7 @@ def _measure(plane: Plane) -> list[Result]:
     queues = [plane.queue(f"org/team-{number}") for number in range(20)]
     planner = plane.planner()
     _fill(plane, planner, queues, total, chance)
+    plane.do("ANALYZE")  # autovacuum would have, long before a fleet is this full
     plans, commits, releases = [], [], []
     for _ in range(ROUNDS):
         add_gangs(plane, queues, GANGS, chance)

@@ -62,7 +62,8 @@ SELECT t.id, t.workload_id, t.attempt, r.queue_id, r.flavor, r.amount,
 FROM unnest(CAST(:workloads AS uuid[]), CAST(:attempts AS bigint[])) AS asked (workload_id, attempt)
 JOIN transfer t ON t.workload_id = asked.workload_id AND t.attempt = asked.attempt AND t.kind = 'place'
 JOIN reservation r ON r.workload_id = t.workload_id AND r.attempt = t.attempt
-WHERE NOT EXISTS (SELECT FROM transfer e WHERE e.pending_id = t.id AND e.kind IN ('void', 'expire', 'reverse'))
+WHERE NOT EXISTS (SELECT FROM transfer e WHERE e.pending_id = t.id AND e.kind IN ('void', 'expire'))
+  AND NOT EXISTS (SELECT FROM transfer e WHERE e.pending_id = t.id AND e.kind = 'reverse')  -- an index for each
 ORDER BY t.id, r.flavor
 """)
 
