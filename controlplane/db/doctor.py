@@ -8,11 +8,14 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
+from controlplane.contract.agent.attempts import Budgets
 from controlplane.core.facts.violations import Violation
 from controlplane.db.invariants import devices, history, protocol, quota, work
 
 CHECKS = (*quota.CHECKS, *history.CHECKS, *devices.CHECKS, *work.CHECKS, *protocol.CHECKS)
-PARTIAL_SECONDS = 3_900  # more than a start may take before the plane voids it, which is more than all budgets together
+PARTIAL_SECONDS = 3_900  # more than a start may take before the plane voids it, where budgets are as usual
+_USUAL = Budgets()
+_USUAL_SECONDS = _USUAL.bind_seconds + _USUAL.pull_seconds + _USUAL.ready_seconds  # longer ones are given more time
 SHOWN_ROWS_MAX = 20
 _STATEMENT_SECONDS = 60
 
@@ -29,6 +32,7 @@ def violations(
     bound = {
         "now": now or connection.execute(text("SELECT now()")).scalar_one(),
         "partial_seconds": partial_seconds,
+        "usual_seconds": _USUAL_SECONDS,
     }
     found: list[Violation] = []
     for check in CHECKS:

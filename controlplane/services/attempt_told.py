@@ -47,9 +47,8 @@ def tell_attempt(work: Work, cluster: ClusterId, told: AttemptObservation) -> st
     if state is PlacementState.GONE:
         for pod in work.pods_in(cluster):
             if pod.state not in POD_ENDED:
-                work.put(
-                    replace(pod, state=PodState.GONE, finished_at=pod.finished_at or work.now, changed_at=work.now)
-                )
+                ended = _ended_state(pod, PodState.GONE)
+                work.put(replace(pod, state=ended, finished_at=pod.finished_at or work.now, changed_at=work.now))
     elif state is PlacementState.REJECTED and placement.state is not PlacementState.REJECTED:
         _take_rejection(work, placement, told)
     return None
@@ -68,7 +67,7 @@ def tell_pod(work: Work, cluster: ClusterId, told: PodObservation) -> str | None
         return None
     if pod.state in POD_ENDED or _RANK[state] < _RANK[pod.state]:
         return None
-    seen = _seen(pod, told, state, work.now)
+    seen = _seen(pod, told, _ended_state(pod, state), work.now)
     if state is PodState.GONE and work.fact.state not in _OVER:  # not by our order, so by somebody else's
         seen = replace(seen, disrupted=True)
     work.put(seen)
@@ -81,6 +80,9 @@ def tell_missing(work: Work, cluster: ClusterId, seen: set[tuple[str, int]]) -> 
         is_awaited = pod.uid != "" and pod.state in {PodState.GATED, PodState.PENDING, PodState.RUNNING}
         if is_awaited and (pod.pod_set, pod.index) not in seen:
             words = f"its object vanished from {work.placements[cluster].cluster_name}"
+            if _ended_state(pod, PodState.GONE) is PodState.FAILED:
+                work.put(replace(pod, state=PodState.FAILED, changed_at=work.now))
+                continue
             gone = replace(pod, state=PodState.GONE, disrupted=True, message=words, changed_at=work.now)
             work.put(replace(gone, finished_at=work.now))
 
@@ -117,13 +119,45 @@ def _take_rejection(work: Work, placement: PlacementFact, told: AttemptObservati
 
 
 def _replace_pod(work: Work, pod: PodFact, told: PodObservation, state: PodState) -> None:
-    """Another object stands for this rank; in an Attempt that ends it changes nothing, nor does one of before."""
+    """Another object stands for this rank; one of before changes nothing."""
     is_late = told.uid == pod.replacement_of or state is PodState.GONE
-    if is_late or work.fact.state in _OVER or pod.state is PodState.SUCCEEDED:
+    if is_late or work.fact.state is AttemptState.ENDED or pod.state is PodState.SUCCEEDED:
+        return
+    if work.fact.state is AttemptState.STOPPING:
+        _await_replacement(work, pod, told, state)
         return
     give_up_usage(work, pod, work.now)
     fresh = replace(pod, uid="", replacement_of=pod.uid, started_at=None, finished_at=None, exit_code=None)
     work.put(_seen(replace(fresh, disrupted=False, device_keys=()), told, state, work.now))
+
+
+def _await_replacement(work: Work, pod: PodFact, told: PodObservation, state: PodState) -> None:
+    """One let go just before the stop uses its devices until it is gone, too.
+
+    How the pod before ended stays on the row: the verdict may yet rest on it.
+    """
+    if state in POD_ENDED:
+        return
+    give_up_usage(work, pod, work.now)
+    has_failed = pod.state is PodState.FAILED or pod.disrupted
+    work.put(
+        replace(
+            pod,
+            state=state,
+            uid=told.uid,
+            replacement_of=pod.uid,
+            started_at=None,
+            finished_at=(pod.finished_at or work.now) if has_failed else None,
+            device_keys=tuple(told.device_keys),
+            changed_at=work.now,
+        )
+    )
+
+
+def _ended_state(pod: PodFact, state: PodState) -> PodState:
+    """A rank that had failed before its replacement was stopped has failed, however that one went."""
+    has_failed = pod.finished_at is not None and pod.state not in POD_ENDED
+    return PodState.FAILED if state is PodState.GONE and has_failed else state
 
 
 def _seen(pod: PodFact, told: PodObservation, state: PodState, now: datetime) -> PodFact:

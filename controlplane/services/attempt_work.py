@@ -284,7 +284,9 @@ def _verdict(work: Work) -> EndVerdict:
     ends = [
         PodEnd(pod.rank, pod.finished_at or pod.changed_at, pod.node, pod.exit_code, pod.disrupted, pod.message)
         for pod in pods
-        if pod.state is PodState.FAILED or (pod.state is PodState.GONE and pod.disrupted)
+        if pod.state is PodState.FAILED
+        or (pod.state is PodState.GONE and pod.disrupted)
+        or (pod.state not in POD_ENDED and pod.finished_at is not None)  # it failed, and its replacement still ends
     ]
     nodes = [
         NodeTrouble(pod.node, pod.node_name, names[pod.cluster], pod.node_trouble_at)

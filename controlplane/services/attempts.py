@@ -20,14 +20,14 @@ from controlplane.core.ids import AttemptNumber, ClusterId, NodeId, WorkloadId
 from controlplane.core.lifecycle import AttemptState, ImpossibleTransition, Outcome
 from controlplane.core.policy import Policy
 from controlplane.core.reasons import Reason, ReasonCode, reason
-from controlplane.services import attempt_batch
+from controlplane.services import attempt_batch, wire
 from controlplane.services.attempt_told import INVALID, UNKNOWN, lose_pods, tell_attempt, tell_missing, tell_pod
 from controlplane.services.attempt_work import CHECK_SECONDS, RUNNING_CHECK_SECONDS, Work, follow, order_stop, reject
 from controlplane.services.ports.unit_of_work import UnitOfWork
 
 PLANE = "plane"
-PREPARE_SECONDS_MAX = 300  # behind the agent's own budgets, in case that an agent never speaks of one
-START_SECONDS_MAX = 3_600
+PREPARE_SECONDS_MORE = 180  # behind the agent's own budgets, in case that an agent never speaks of one
+START_SECONDS_MORE = 600
 
 log = structlog.get_logger(__name__)
 
@@ -152,9 +152,12 @@ def _check(work: Work) -> None:
     fact = work.fact
     if fact.next_check_at is None or fact.next_check_at > work.now:
         return
+    budgets = [wire.budgets_of(each.budgets) for each in work.placements.values()]
+    prepare = max((each.prepare_seconds for each in budgets), default=0) + PREPARE_SECONDS_MORE
+    start = max((each.bind_seconds + each.pull_seconds + each.ready_seconds for each in budgets), default=0)
     over = {
-        AttemptState.PLACED: (fact.placed_at, PREPARE_SECONDS_MAX, "prepared"),
-        AttemptState.STARTING: (fact.start_ordered_at, START_SECONDS_MAX, "running"),
+        AttemptState.PLACED: (fact.placed_at, prepare, "prepared"),
+        AttemptState.STARTING: (fact.start_ordered_at, start + START_SECONDS_MORE, "running"),
     }.get(fact.state)
     if over is not None and all(each.cluster_is_ready for each in work.placements.values()):
         since, limit, goal = over

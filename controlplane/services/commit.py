@@ -14,6 +14,7 @@ import structlog
 
 from controlplane.core.demand import PodNeeds
 from controlplane.core.facts.attempts import PodPin, WorkloadOrder
+from controlplane.core.facts.fleet import Document
 from controlplane.core.facts.ledger import (
     AccountKey,
     AttemptKey,
@@ -154,13 +155,14 @@ def _drafts(
     """
     admits = [one for one in cycle.plan.decisions if isinstance(one, Admit) and one.workload in fresh.world.waiting]
     resources = uow.fleet.resources(_nodes_of(admits))
+    budgets = uow.fleet.budgets({placement.cluster for admit in admits for placement in admit.placements})
     drafts: dict[WorkloadId, AttemptDraft] = {}
     spoilt: dict[WorkloadId, str] = {}
     for admit in admits:
         if not fresh.nodes.keys() >= _nodes_of([admit]):
             continue  # a node is gone: the recheck says so
         try:
-            drafts[admit.workload] = _draft(cycle, admit, fresh, resources)
+            drafts[admit.workload] = _draft(cycle, admit, fresh, _Known(resources, budgets))
         except Exception as error:  # whatever one Workload's body does, the others of its Pool must start
             log.exception("no_order", workload=admit.workload, attempt=admit.attempt)
             spoilt[admit.workload] = type(error).__name__
@@ -209,9 +211,15 @@ def _legs(admit: Admit, legs: Sequence[Leg]) -> tuple[TransferLeg, ...]:
     )
 
 
-def _draft(
-    cycle: Cycle, admit: Admit, fresh: _Fresh, resources: Mapping[tuple[NodeId, FlavorName], str]
-) -> AttemptDraft:
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What an agent is told beside the Workload: the resource of each Flavor on each node, budgets of clusters."""
+
+    resources: Mapping[tuple[NodeId, FlavorName], str]
+    budgets: Mapping[ClusterId, Document]
+
+
+def _draft(cycle: Cycle, admit: Admit, fresh: _Fresh, known: _Known) -> AttemptDraft:
     planned = cycle.snapshot.waiting[admit.workload]
     needs = {pod_set.name: pod_set.needs for pod_set in planned.pod_sets}
     order = {pod_set.name: position for position, pod_set in enumerate(planned.pod_sets)}
@@ -237,7 +245,9 @@ def _draft(
         charges=admit.charges,
         pods=pods,
         bodies={
-            placement.cluster: wire.apply_body(told, _pins(pods, placement.cluster, fresh, resources))
+            placement.cluster: wire.apply_body(
+                told, _pins(pods, placement.cluster, fresh, known.resources), known.budgets.get(placement.cluster)
+            )
             for placement in admit.placements
         },
     )

@@ -20,12 +20,12 @@ _JOB_FIELDS_KEPT = frozenset({"activeDeadlineSeconds", "podFailurePolicy"})
 _YEAR = timedelta(days=365)
 
 
-def apply_body(order: WorkloadOrder, pins: Sequence[PodPin], budgets: Mapping[str, int] | None = None) -> Document:
+def apply_body(order: WorkloadOrder, pins: Sequence[PodPin], budgets: Document | None = None) -> Document:
     """The body of an apply directive: one cluster's part of an Attempt, `pins` being its pods in order of rank.
 
     Each PodSet is as large as the number of its pins here, while `world_size` counts the whole Attempt. A pin names
-    the Kubernetes resource of its Flavor on its node: `uow.fleet.resources` tells it. `budgets`: seconds for
-    prepare, bind, pull and ready (`prepare_seconds` …) where the Cluster's document names any.
+    the Kubernetes resource of its Flavor on its node: `uow.fleet.resources` tells it. `budgets` is what the Cluster's
+    document says of them.
     """
     sizes: dict[str, int] = {}
     for pin in pins:
@@ -44,10 +44,17 @@ def apply_body(order: WorkloadOrder, pins: Sequence[PodPin], budgets: Mapping[st
             "MUSTER_WORKLOAD_UID": order.key.workload,
             "MUSTER_ATTEMPT": str(order.key.attempt),
         },
-        budgets=Budgets.model_validate(dict(budgets or {})),
+        budgets=budgets_of(budgets or {}),
         on_cluster_loss="replace" if order.on_cluster_loss == "replace" else "hold",
     )
     return body.model_dump(mode="json", exclude_defaults=True)
+
+
+def budgets_of(stated: Document) -> Budgets:
+    """The budgets of a Cluster's document, as its agent is told them; what it leaves out is as usual."""
+    names = {"prepare_seconds": "prepareSeconds", "bind_seconds": "bindSeconds", "pull_seconds": "pullSeconds",
+             "ready_seconds": "readySeconds"}  # fmt: skip
+    return Budgets.model_validate({name: stated[key] for name, key in names.items() if key in stated})
 
 
 def directive(stored: NumberedDirective) -> Directive:

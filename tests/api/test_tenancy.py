@@ -119,7 +119,12 @@ def test_pools_policies_clusters_and_work_are_applied_together(tree: httpx.Clien
         job(),
         workload(pool="big"),
         {**head, "kind": "Policy", "metadata": {"name": "big"}, "spec": {"earmarkSeconds": 60, "reclaim": False}},
-        {**head, "kind": "Cluster", "metadata": {"name": "eu-west"}, "spec": {"pool": "big", "suspectSeconds": 5}},
+        {
+            **head,
+            "kind": "Cluster",
+            "metadata": {"name": "eu-west"},
+            "spec": {"pool": "big", "suspectSeconds": 5, "budgets": {"pullSeconds": 7_200}},
+        },
         {**head, "kind": "Pool", "metadata": {"name": "big"}},
         {**head, "kind": "Flavor", "metadata": {"name": "nvidia-a100-40gb-mig-1g.5gb"}},
     )
@@ -134,7 +139,16 @@ def test_pools_policies_clusters_and_work_are_applied_together(tree: httpx.Clien
         ("Workload", "llama"): "submitted",
     }
     assert tree.get("/api/v1/workloads/llama").json()["pool"] == "big"
-    assert tree.get("/api/v1/clusters/eu-west").json()["spec"]["suspectSeconds"] == 5
+    spec = tree.get("/api/v1/clusters/eu-west").json()["spec"]
+    assert spec["suspectSeconds"] == 5
+    assert spec["budgets"] == {"prepareSeconds": 120, "bindSeconds": 600, "pullSeconds": 7_200, "readySeconds": 600}
+
+
+@pytest.mark.parametrize("seconds", [0, "60", 86_401])
+def test_a_budget_is_at_least_a_second_and_at_most_a_day(admin: httpx.Client, seconds: object) -> None:
+    spec = {"budgets": {"bindSeconds": seconds}}
+    cluster = {"apiVersion": "muster.dev/v1", "kind": "Cluster", "metadata": {"name": "eu"}, "spec": spec}
+    assert applied(admin, cluster).status_code == 422
 
 
 def test_a_policy_that_says_nothing_new_is_no_new_version(tree: httpx.Client) -> None:

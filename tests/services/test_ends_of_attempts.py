@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from controlplane.contract.agent.attempts import Budgets
 from controlplane.core.facts.tenancy import Binding, Principal, Role
 from controlplane.core.ids import WorkloadId
 from controlplane.services import attempts, fleet
@@ -142,6 +143,24 @@ def test_an_agent_that_never_answers_an_order_loses_it_while_its_cluster_is_ther
     assert (plane.state(gang), attempt(plane)) == ("pending", ("ended", "voided"))
     [row] = plane.rows("SELECT reasons, not_before > now() AS waits FROM workload")
     assert (row.reasons[0]["code"], row.waits) == ("budget-passed", True)
+
+
+def test_budgets_of_a_cluster_go_to_its_agent_and_the_plane_waits_as_long(
+    plane: Plane, agent: Agent, team: int
+) -> None:
+    plane.do("""UPDATE cluster SET spec = '{"budgets": {"prepareSeconds": 600, "pullSeconds": 7}}'""")
+    gang, name = placed(plane, agent, team)
+    order = agent.wanted[name].apply
+    assert order is not None
+    assert order.budgets == Budgets(prepare_seconds=600, pull_seconds=7)
+    for minutes, state in ((10, "reserved"), (14, "stopping")):
+        plane.do(
+            "UPDATE attempt SET placed_at = now() - make_interval(mins => :minutes), next_check_at = now()",
+            minutes=minutes,
+        )
+        with plane.uow() as uow:
+            attempts.check_attempts(uow, 10)
+        assert plane.state(gang) == state
 
 
 def test_a_dark_cluster_keeps_what_it_was_ordered(plane: Plane, agent: Agent, team: int) -> None:

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from controlplane.contract.agent.attempts import Budgets
 from controlplane.contract.rest.common import (
     DocumentHead,
     FlavorText,
@@ -45,12 +46,26 @@ class WorldNodes(RestModel):
     topology: list[WorldLevel] = Field(default_factory=list, max_length=8)
 
 
+Budget = Annotated[int, Field(strict=True, ge=1, le=86_400)]
+_USUAL = Budgets()
+
+
+class ClusterBudgets(RestModel):
+    """Seconds that each stage of an Attempt's start may take here; then it is given up and planned again."""
+
+    prepare_seconds: Budget = _USUAL.prepare_seconds
+    bind_seconds: Budget = _USUAL.bind_seconds
+    pull_seconds: Budget = _USUAL.pull_seconds
+    ready_seconds: Budget = _USUAL.ready_seconds
+
+
 class ClusterSpec(RestModel):
     """One Kubernetes cluster. `nodes` only in worlds and simulated clusters."""
 
     pool: Name = "default"
     suspect_seconds: Annotated[int, Field(strict=True, ge=1, le=86_400)] = 30
     unreachable_seconds: Annotated[int, Field(strict=True, ge=1, le=604_800)] = 300
+    budgets: ClusterBudgets = ClusterBudgets()
     topology_keys: dict[Name, Annotated[str, Field(max_length=316)]] = Field(default_factory=dict, max_length=8)
     network_domain: Name | None = None
     nodes: list[WorldNodes] | None = None

@@ -57,6 +57,7 @@ class PlacementFact:
     message: str = ""
     cluster_name: str = ""
     cluster_is_ready: bool = True
+    budgets: Document = field(default_factory=dict)  # as its Cluster's document says
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,11 @@ WHOLE = Check(
     SELECT a.workload_id, a.attempt, count(*) AS pods, count(*) FILTER (WHERE p.state = 'running') AS running
     FROM attempt a JOIN pod p USING (workload_id, attempt) JOIN cluster c ON c.id = p.cluster_id
     WHERE a.state = 'starting' AND a.start_ordered_at < :now - make_interval(secs => :partial_seconds)
-    GROUP BY a.workload_id, a.attempt
+    GROUP BY a.workload_id, a.attempt, a.start_ordered_at
     HAVING count(*) FILTER (WHERE p.state = 'running') BETWEEN 1 AND count(*) - 1 AND bool_and(c.state = 'ready')
+       AND a.start_ordered_at < :now - make_interval(secs => :partial_seconds + greatest(0, max(coalesce(
+           CAST(c.spec -> 'budgets' -> 'bindSeconds' AS bigint) + CAST(c.spec -> 'budgets' -> 'pullSeconds' AS bigint)
+           + CAST(c.spec -> 'budgets' -> 'readySeconds' AS bigint), 0)) - :usual_seconds))
     """,
 )
 

@@ -154,6 +154,7 @@ def _placement(row: Line) -> PlacementFact:
         message=row.message,
         cluster_name=row.cluster_name,
         cluster_is_ready=row.cluster_state == ClusterState.READY,
+        budgets=row.budgets,
     )
 
 

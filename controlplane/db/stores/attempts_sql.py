@@ -24,7 +24,8 @@ ATTEMPTS = _text(f"""
 
 PLACEMENTS = _text(f"""
     SELECT CAST(p.workload_id AS text) AS workload, p.attempt, p.cluster_id, p.state, p.wanted_gen, p.applied_gen,
-           p.message, c.name AS cluster_name, c.state AS cluster_state
+           p.message, c.name AS cluster_name, c.state AS cluster_state,
+           coalesce(c.spec -> 'budgets', CAST('{{}}' AS jsonb)) AS budgets
     FROM placement p JOIN cluster c ON c.id = p.cluster_id
     WHERE (p.workload_id, p.attempt) IN {_KEYS} ORDER BY p.workload_id, p.attempt, p.cluster_id""")
 

@@ -98,6 +98,10 @@ class FleetStore:
         rows = self._session.execute(sql.RESOURCES, {"nodes": sorted(nodes)})
         return {(NodeId(row.node_id), FlavorName(row.flavor)): row.resource for row in rows}
 
+    def budgets(self, clusters: Collection[ClusterId]) -> Mapping[ClusterId, Document]:
+        rows = self._session.execute(sql.BUDGETS, {"clusters": sorted(clusters)})
+        return {ClusterId(row.id): row.budgets for row in rows}
+
     def write_nodes(self, cluster: ClusterId, nodes: Sequence[NodeWrite]) -> NodeSignals:
         if not nodes:
             return NodeSignals()

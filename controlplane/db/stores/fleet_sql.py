@@ -68,6 +68,10 @@ DIGESTS = _text("SELECT uid, digest FROM node WHERE cluster_id = :cluster AND re
 RESOURCES = _text("""
     SELECT node_id, flavor, resource FROM node_flavor WHERE node_id = ANY(CAST(:nodes AS bigint[]))""")
 
+BUDGETS = _text("""
+    SELECT id, spec -> 'budgets' AS budgets FROM cluster
+    WHERE id = ANY(CAST(:clusters AS bigint[])) AND jsonb_typeof(spec -> 'budgets') = 'object'""")
+
 SET_INVENTORY = _text("""
     UPDATE cluster SET inventory_revision = :revision, inventory_digest = :digest, levels = CAST(:levels AS jsonb),
         inventory_at = :now

@@ -66,6 +66,9 @@ class FleetStore(Protocol):
     def resources(self, nodes: Collection[NodeId]) -> Mapping[tuple[NodeId, FlavorName], str]:
         """The Kubernetes resource by which a pod asks for a Flavor on a node."""
 
+    def budgets(self, clusters: Collection[ClusterId]) -> Mapping[ClusterId, Document]:
+        """What each Cluster's document says of budgets; those that say nothing are left out."""
+
     def write_nodes(self, cluster: ClusterId, nodes: Sequence[NodeWrite]) -> NodeSignals:
         """Insert or update nodes with their counters and devices; what they no longer report falls to zero."""
 
