@@ -16,7 +16,7 @@ from controlplane.core.facts.tenancy import NewQueue, QueueFact, QuotaChange
 from controlplane.core.ids import ClusterId, FlavorName, QueueId
 from controlplane.core.quota import DEPTH_MAX, ImpossibleTree, QuotaTree
 from controlplane.core.tenancy import Quota
-from controlplane.services import accounting, fleet
+from controlplane.services import accounting, fleet, wire
 from controlplane.services.authz import Action, Caller, require
 from controlplane.services.errors import Conflict, Invalid, NotFound
 from controlplane.services.pools import pool_named
@@ -195,6 +195,9 @@ def _apply_cluster(uow: UnitOfWork, caller: Caller, document: ClusterDocument) -
     if was.pool != pool.id:
         raise Conflict(f"{name} is in another pool; that cannot change yet", slug="pool-fixed")
     uow.fleet.set_spec(was.id, document.metadata.labels, stored)
+    if wire.told_at_hello(was.spec) != wire.told_at_hello(stored):
+        uow.agents.end_sessions(was.id)  # its agent says hello again and is told
+        uow.notify_cluster(was.id)
     _audit(uow, caller, Action.CLUSTER_WRITE, "cluster", name, {})
     return Applied(kind="Cluster", name=name, result="changed", id=str(was.id))
 

@@ -75,6 +75,11 @@ def cluster_spec(spec: Document) -> dict[str, object]:
     return {"topologyKeys": spec["topologyKeys"]} if spec.get("topologyKeys") else {}
 
 
+def told_at_hello(spec: Document) -> tuple[object, ...]:
+    """All that the answer to a hello takes from a Cluster's document, to see whether it has changed."""
+    return cluster_spec(spec), spec.get("suspectSeconds")
+
+
 def desired_digest(objects: Iterable[tuple[str, int]]) -> str:
     """The digest of (object, generation) pairs, as an agent counts it."""
     text = "\n".join(f"{name} {gen}" for name, gen in sorted(objects))

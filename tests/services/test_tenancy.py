@@ -10,9 +10,11 @@ from controlplane.core.facts.tenancy import Principal
 from controlplane.services import queries, tenancy, tokens
 from controlplane.services.authz import Caller
 from controlplane.services.documents import document_from
+from controlplane.services.errors import Conflict
 from controlplane.services.ports.unit_of_work import run
 from controlplane.services.reading import read_yaml
 from controlplane.services.tenancy import Sent
+from tests.services.agents import node, ready
 from tests.services.planes import H100, Plane
 from tests.support.databases import Database
 
@@ -100,3 +102,20 @@ def test_a_quota_that_is_no_longer_listed_is_withdrawn(plane: Plane) -> None:
         (root,) = queries.queue(uow, admin(plane), "lab").quotas
         assert queries.queue(uow, admin(plane), "lab/a").quotas == []
     assert root.subtree == 64
+
+
+def test_an_agent_says_hello_again_when_what_it_was_told_there_has_changed(plane: Plane) -> None:
+    agent = ready(plane, "us", node("n1"), suspectSeconds=30)
+    spec: dict[str, object] = {"suspectSeconds": 30}
+    head = {"apiVersion": "muster.dev/v1", "kind": "Cluster", "metadata": {"name": "us"}}
+    apply(plane, {**head, "spec": {**spec, "unreachableSeconds": 600}})
+    agent.sync()
+    for change in ({"topologyKeys": {"rack": "example.com/rack"}}, {"suspectSeconds": 20}):
+        spec |= change
+        apply(plane, {**head, "spec": spec})
+        with pytest.raises(Conflict, match="hello"):
+            agent.sync()
+        reply = agent.hello()
+        agent.sync()
+    assert reply.spec == {"topologyKeys": {"rack": "example.com/rack"}}
+    assert reply.poll_seconds == 10
