@@ -238,3 +238,34 @@ def test_a_replacement_takes_its_rank_and_the_gang_runs_on(plane: Plane, agent: 
     agent.sync(pods=agent.pods(name, "running", [1], uid="second"))
     agent.sync(pods=[*agent.pods(name, "succeeded", [0]), *agent.pods(name, "succeeded", [1], uid="second")])
     assert plane.state(gang) == "succeeded"
+
+
+def test_a_replacement_let_go_just_before_the_stop_keeps_its_hold_until_it_is_gone(
+    plane: Plane, agent: Agent, team: int
+) -> None:
+    """Its node was bad, so the pod counted as failed; the node came back and the agent let the next one go."""
+    gang, name = placed(plane, agent, team)
+    agent.run(name)
+    agent.sync(pods=agent.pods(name, "failed", [1], disrupted=True))
+    assert plane.state(gang) == "stopping"
+    agent.sync(pods=agent.pods(name, "running", [1], uid="second"))
+    agent.sync(attempts=[agent.told(name, "stopping")], pods=agent.pods(name, "gone", [0]))
+    assert (plane.state(gang), held(plane)) == ("stopping", 16), "the replacement still ends"
+    agent.sync(pods=agent.pods(name, "failed", [1], disrupted=True))
+    assert held(plane) == 16, "words about the pod before come too late"
+    agent.sync(pods=agent.pods(name, "gone", [1], uid="second"))
+    assert (plane.state(gang), held(plane)) == ("pending", 0)
+    assert attempt_of(plane, gang) == ("ended", "failed", "infrastructure")
+
+
+def test_a_replacement_that_ends_late_does_not_excuse_the_program(plane: Plane, agent: Agent, team: int) -> None:
+    gang, name = placed(plane, agent, team)
+    agent.run(name)
+    agent.sync(pods=agent.pods(name, "failed", [1], exit_code=1))
+    agent.sync(pods=agent.pods(name, "pending", [1], uid="second"))
+    agent.bury(name)
+    assert (plane.state(gang), held(plane)) == ("stopping", 0), "its evidence window is open"
+    tell_time(plane, 301)
+    with plane.uow() as uow:
+        attempts.check_attempts(uow, 10)
+    assert attempt_of(plane, gang) == ("ended", "failed", "program")
