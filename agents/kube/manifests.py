@@ -176,6 +176,7 @@ def _template(directive: Directive, order: PodSetOrder) -> Json:
     gates = [gate for gate in _listed(spec.get("schedulingGates")) if gate.get("name") != GATE]
     spec |= {
         "restartPolicy": "Never",  # a restart in place would be a retry that nobody decided
+        "automountServiceAccountToken": False,  # a program of a user's has no business with its cluster's API
         "priorityClassName": PRIORITY_CLASS,
         "subdomain": base_name(body, directive.workload, directive.attempt),
         "schedulingGates": [*gates, {"name": GATE}],

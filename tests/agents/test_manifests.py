@@ -67,6 +67,14 @@ def test_what_the_user_sets_in_the_environment_stays() -> None:
     ]
 
 
+def test_no_pod_gets_a_token_for_the_api_of_its_cluster() -> None:
+    apply = an_apply(template={"spec": {"automountServiceAccountToken": True, "containers": [{"name": "a"}]}})
+    assert apply.apply is not None
+    pod = manifests.pod(apply, apply.apply.pod_sets[0], apply.apply.pins[0], "node-0")
+    for spec in (_job(apply)["spec"]["template"]["spec"], pod["spec"]):
+        assert spec["automountServiceAccountToken"] is False
+
+
 def test_a_template_without_devices_asks_for_what_its_pods_were_given_and_is_not_changed_itself() -> None:
     apply = an_apply()
     assert apply.apply is not None
