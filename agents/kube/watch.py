@@ -1,11 +1,13 @@
 """An informer: lists a kind, watches it, and keeps a view of it for ever.
 
 Survives everything that ends a watch: time-outs, silence of a half-open connection, a resource version that is too old
-(410: list anew, never the same version twice), refusals, an API server that is away. It reports objects gone only if
-the watch said so or a complete new list lacks them.
+or that a restored API server has never reached (list anew, never the same version twice), refusals, an API server that
+is away. It reports objects gone only if the watch said so or a complete new list lacks them. A new list is believed
+whole, save about what we wrote ourselves while it was read.
 """
 
 import asyncio
+import math
 import random
 import time
 from collections import deque
@@ -27,6 +29,8 @@ UNREACHABLE_AFTER_SECONDS = 5.0
 DROPPED_KEPT = 4096
 GONE = 410
 FORBIDDEN = 403
+GO_ON_AFTER = frozenset({401, 429, 500, 502, 503})  # say nothing about the version that was asked for
+STEADY_SECONDS = 1.0  # a watch that ends sooner has failed
 FORBIDDEN_SECONDS_MAX = 30.0  # rights change when a person changes them, or as an API server that begins learns them
 log = structlog.get_logger()
 
@@ -43,9 +47,12 @@ class Informer:
     field_selector: str = ""
     has_listed: bool = False
     is_forbidden: bool = False
+    _version: str = ""  # of the newest list or event; "" to list anew
     _known: dict[str, tuple[str, Json]] = field(default_factory=dict)
     _dropped: deque[str] = field(default_factory=lambda: deque(maxlen=DROPPED_KEPT))
+    _learned: set[str] = field(default_factory=set)  # what we wrote since the last list began
     _failing_since: float | None = None
+    _heard_at: float = field(default_factory=time.monotonic)
     _listed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -59,50 +66,61 @@ class Informer:
 
     async def run(self) -> None:
         """Until cancelled."""
-        version, failures, refusals = "", 0, 0
+        failures = refusals = 0
         while True:
+            refused: KubeError | None = None
+            watched_from, is_lost = math.inf, False
             try:
-                if not version:
-                    version = await self._list()
-                    failures = refusals = 0
-                version = await self._watch(version)
-                failures = refusals = 0
+                if not self._version:
+                    self._version = await self._list()
+                watched_from = time.monotonic()
+                await self._watch()
             except KubeError as error:
-                version = "" if error.status in (GONE, FORBIDDEN) else version
-                failures += 1
+                refused = error
+                self._version = self._version if error.status in GO_ON_AFTER else ""
                 self._note(error)
-                if error.status == FORBIDDEN:
-                    refusals += 1
-                    await self._pause(refusals, 0.0, FORBIDDEN_SECONDS_MAX)
-                else:
-                    refusals = 0
-                    await self._pause(failures, error.retry_seconds)
             except ClusterUnreachable as error:
-                failures, refusals = failures + 1, 0
+                is_lost = True
                 self._failing_since = self._failing_since or time.monotonic()
                 log.info("watch lost", path=self.path, words=str(error), failures=failures)
-                await self._pause(failures, 0.0)
+            if not self.is_reachable or time.monotonic() - self._heard_at >= SILENCE_SECONDS / 2:
+                self._version = ""  # away or silent for so long, it may be a restored one, with lower versions
+            if time.monotonic() - watched_from >= STEADY_SECONDS:
+                failures = refusals = 0
+                if refused is None and not is_lost:
+                    continue
+            if refused is not None and refused.status == FORBIDDEN:
+                refusals += 1
+                await self._pause(refusals, refused.retry_seconds, FORBIDDEN_SECONDS_MAX)
+            else:
+                refusals, failures = 0, failures + 1
+                await self._pause(failures, refused.retry_seconds if refused is not None else 0.0)
 
     def learn(self, raw: Json) -> None:
         """Take an answer to our own write: it is in the view before the watch brings it."""
         uid = raw.get("metadata", {}).get("uid", "")
         if uid and uid not in self._dropped:
+            self._learned.add(uid)
             self._put(raw)
 
     async def _list(self) -> str:
         """All pages, then what is missing from them is gone. Returns the version to watch from."""
         found: set[str] = set()
+        self._learned.clear()
         query = {**self._selectors(), "limit": str(PAGE)}
         while True:
             page = await self.client.request("GET", self.path, query=query)
             for raw in page.get("items") or []:
-                found.add(raw["metadata"]["uid"])
+                uid = raw["metadata"]["uid"]
+                found.add(uid)
+                if uid not in self._learned:  # a restored cluster counts from a lower version
+                    self._known.pop(uid, None)
                 self._put(raw)
             following = page["metadata"].get("continue", "")
             if not following:
                 break
             query = {**self._selectors(), "limit": str(PAGE), "continue": following}
-        for uid in [uid for uid in self._known if uid not in found]:
+        for uid in self._known.keys() - found - self._learned:
             self._drop(uid)
         self._answered()
         self.has_listed = True
@@ -111,27 +129,32 @@ class Informer:
         version: str = page["metadata"].get("resourceVersion", "")
         return version
 
-    async def _watch(self, version: str) -> str:
-        """Follow from a version until the watch ends; returns where to go on, or "" to list anew."""
+    async def _watch(self) -> None:
+        """Follow from the version we have until the watch ends; without one, everything must be listed anew."""
         query = {
             **self._selectors(),
             "watch": "true",
             "allowWatchBookmarks": "true",
-            "resourceVersion": version,
+            "resourceVersion": self._version,
             "timeoutSeconds": str(WATCH_SECONDS + random.randrange(60)),  # noqa: S311 - spreads reconnections
         }
         async for event in self.client.lines(self.path, query, SILENCE_SECONDS):
             self._answered()
             raw = event.get("object") or {}
             if event.get("type") == "ERROR":
+                self._version = ""  # whatever it says: the same version would bring it again
                 raise KubeError(int(raw.get("code") or 0), str(raw.get("reason")), str(raw.get("message")))
-            version = raw.get("metadata", {}).get("resourceVersion", version)
+            version = raw.get("metadata", {}).get("resourceVersion", self._version)
+            if _is_older(version, self._version):
+                log.warning("versions went back", path=self.path, version=version, known=self._version)
+                self._version = ""
+                return
+            self._version = version
             if event.get("type") == "DELETED":
                 self._drop(raw["metadata"]["uid"])
             elif event.get("type") in ("ADDED", "MODIFIED"):
                 self._put(raw)
         self._answered()
-        return version
 
     def _put(self, raw: Json) -> None:
         """Keep the newer of two readings of one object: our own writes may be ahead of the watch."""
@@ -157,6 +180,7 @@ class Informer:
 
     def _answered(self) -> None:
         self._failing_since = None
+        self._heard_at = time.monotonic()
 
     def _note(self, error: KubeError) -> None:
         if error.status == FORBIDDEN:
