@@ -243,6 +243,14 @@ def test_a_pod_set_that_may_choose_leaves_the_only_flavor_to_one_that_may_not() 
     assert admitted(planned(world.waits(a_workload().in_queue("team").with_sets(*sets)))) == ["job"]
 
 
+def test_one_that_sits_together_and_may_choose_gives_way_to_one_that_may_not_choose() -> None:
+    world = a_world().cluster("east").node("h", ("b", "r"), {H100: 8}).node("a", ("b", "s"), {A100: 8})
+    world.queue_of("team", Quota(H100, 8), Quota(A100, 8))
+    together = PodSet("together", 1, 8, (H100, A100), topology_mode=TopologyMode.REQUIRED, topology_level="rack")
+    sets = (together, PodSet("needs", 1, 8, (H100,)))
+    assert admitted(planned(world.waits(a_workload().in_queue("team").with_sets(*sets)))) == ["job"]
+
+
 def test_what_one_queue_lacks_for_two_pod_sets_is_not_said_of_another_that_has_it() -> None:
     world = a_world().cluster("east").racks(1, 4).queue("org", 64)
     world.queue_of("org/x", Quota(H100, 15, 0), Quota(A100, 0, 0)).queue_of("org/y", Quota(H100, 0), Quota(A100, 0, 0))

@@ -4,14 +4,21 @@ Counting free units walks a cluster's nodes, so it is done for the Workloads tha
 when somebody asks, not in the search for a place.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from controlplane.core.demand import Earmark, Exclusion, PodSet, TopologyMode, Workload
 from controlplane.core.entitlement import quota_reason
 from controlplane.core.ids import ClusterId, QueueId
 from controlplane.core.index import FleetIndex, PodSize
 from controlplane.core.placement.clusters import Ranked
-from controlplane.core.placement.workload import Room, asked_level, hardest_first, place_in_cluster, sizes
+from controlplane.core.placement.workload import (
+    Room,
+    asked_level,
+    hardest_first,
+    place_in_cluster,
+    place_in_order,
+    sizes,
+)
 from controlplane.core.policy import Policy
 from controlplane.core.reasons import Fact, Reason, ReasonCode, reason
 from controlplane.core.scenario import Scenario
@@ -132,26 +139,22 @@ def _kept_for(scenario: Scenario, cluster: ClusterId, workload: Workload, others
 
 
 def _first_that_does_not_fit(scenario: Scenario, workload: Workload, cluster: ClusterId, room: Room) -> Shortfall:
-    """Place PodSet after PodSet, as the search did, and say what the first one lacks that has no place."""
-    for upto in range(1, len(workload.pod_sets) + 1):
+    """Place PodSet after PodSet, as the search first did, and say what the first one lacks that has no place."""
+    order = hardest_first(workload.pod_sets)
+    for upto in range(1, len(order) + 1):
         mark = scenario.checkpoint()
-        part = _first_sets(workload, upto)
-        if place_in_cluster(scenario, part, cluster, room) is not None:
+        if place_in_order(scenario, workload, order[:upto], cluster, room) is not None:
             scenario.rollback(mark)
             continue
-        before = place_in_cluster(scenario, _first_sets(workload, upto - 1), cluster, room)
+        before = place_in_order(scenario, workload, order[: upto - 1], cluster, room)
         left = dict(room)
         for flavor, amount in before.charges() if before is not None else ():
             left[flavor] -= amount
-        pod_set = hardest_first(workload.pod_sets)[upto - 1]
+        pod_set = order[upto - 1]
         if not sizes(pod_set, left):
             return _lacks_quota(scenario, workload.queue, pod_set, room, left)
         return _lacks(scenario, pod_set, cluster, left)
     raise AssertionError("a Workload that fits has no shortfall")
-
-
-def _first_sets(workload: Workload, count: int) -> Workload:
-    return replace(workload, pod_sets=tuple(hardest_first(workload.pod_sets)[:count]))
 
 
 def _lacks_quota(scenario: Scenario, queue: QueueId, pod_set: PodSet, room: Room, left: Room) -> Shortfall:

@@ -107,9 +107,24 @@ def place_workload(scenario: Scenario, workload: Workload, clusters: Sequence[Cl
 
 
 def place_in_cluster(scenario: Scenario, workload: Workload, cluster: ClusterId, room: Room) -> Placed | None:
-    """Place all of it in this cluster and hold its nodes; None changes nothing."""
+    """Place all of it in this cluster and hold its nodes; None changes nothing.
+
+    Which PodSet is the hardest is a guess where one must sit together and another has no choice of Flavor: a second
+    order is tried. No order is tried beyond that, so a place that only a third one finds is missed.
+    """
+    first = hardest_first(workload.pod_sets)
+    placed = place_in_order(scenario, workload, first, cluster, room)
+    if placed is not None or len(first) < 2 or (second := choiceless_first(first)) == first:
+        return placed
+    return place_in_order(scenario, workload, second, cluster, room)
+
+
+def place_in_order(
+    scenario: Scenario, workload: Workload, order: Sequence[PodSet], cluster: ClusterId, room: Room
+) -> Placed | None:
+    """Place these PodSets one after the other in this cluster and hold their nodes; None changes nothing."""
     mark, left, sets = scenario.checkpoint(), dict(room), []
-    for pod_set in hardest_first(workload.pod_sets):
+    for pod_set in order:
         placed = _place_pod_set(scenario, workload, pod_set, cluster, left)
         if placed is None:
             scenario.rollback(mark)
@@ -147,21 +162,32 @@ def missing_units(scenario: Scenario, workload: Workload, cluster: ClusterId) ->
     return max(0, wanted - max(free, default=wanted))
 
 
-def hardest_first(pod_sets: Sequence[PodSet]) -> Sequence[PodSet]:
+def hardest_first(pod_sets: tuple[PodSet, ...]) -> tuple[PodSet, ...]:
     """The order in which PodSets are placed: those that must sit together, then those without a choice of Flavor, then
     large ones; small ones fit around.
     """
     if len(pod_sets) < 2:
         return pod_sets
-    return sorted(
-        pod_sets,
-        key=lambda each: (
-            each.topology_mode is not TopologyMode.REQUIRED,
-            len(each.flavors) > 1,
-            -each.devices * each.replicas,
-            each.name,
-        ),
-    )
+    return tuple(sorted(pod_sets, key=lambda each: (_sits_apart(each), _chooses(each), *_small_and_late(each))))
+
+
+def choiceless_first(pod_sets: tuple[PodSet, ...]) -> tuple[PodSet, ...]:
+    """The second order: those without a choice of Flavor go even before those that must sit together."""
+    if len(pod_sets) < 2:
+        return pod_sets
+    return tuple(sorted(pod_sets, key=lambda each: (_chooses(each), _sits_apart(each), *_small_and_late(each))))
+
+
+def _sits_apart(pod_set: PodSet) -> bool:
+    return pod_set.topology_mode is not TopologyMode.REQUIRED
+
+
+def _chooses(pod_set: PodSet) -> bool:
+    return len(pod_set.flavors) > 1
+
+
+def _small_and_late(pod_set: PodSet) -> tuple[int, str]:
+    return -pod_set.devices * pod_set.replicas, pod_set.name
 
 
 def sizes(pod_set: PodSet, room: Room) -> list[tuple[int, PodSize]]:
