@@ -55,8 +55,11 @@ class Taken:
     refused: dict[str, str] = field(default_factory=dict)
 
 
-def hello(tools: SyncTools, key: KeyFact, request: HelloRequest) -> HelloReply:
-    """Open a Session and end the one before; raises Forbidden, Conflict, TooNew, Invalid."""
+def hello(tools: SyncTools, key: KeyFact, request: HelloRequest, signed_at: int) -> HelloReply:
+    """Open a Session and end the one before; raises Forbidden, Conflict, TooNew, Invalid.
+
+    `signed_at` must be later than that of the hello before, else whoever heard one could end Sessions with it.
+    """
     version = enrolment.require_version(request.protocol_oldest, request.protocol_newest)
 
     def work(uow: UnitOfWork) -> HelloReply | None:
@@ -64,6 +67,8 @@ def hello(tools: SyncTools, key: KeyFact, request: HelloRequest) -> HelloReply:
         if cluster.fingerprint != request.fingerprint:
             _note_wrong_cluster(uow, cluster, "its key was used in another cluster")
             return None
+        if not uow.agents.take_hello(key.thumbprint, signed_at):
+            raise Conflict("this hello, or one signed later, was taken already; sign another", slug="hello-replayed")
         if request.next_key is not None:
             enrolment.offer_next_key(uow, key, request.next_key, request.next_key_proof)
         uow.fleet.set_identity(cluster.id, request.fingerprint, request.agent_version, request.kubernetes_version)

@@ -39,7 +39,8 @@ class HttpAgent(Agent):
 
     def hello(self, **more: object) -> HelloReply:
         stated = {"instance_id": "pod-1", "fingerprint": self.fingerprint, "namespaces": ["team"]}
-        answer = self.post(HELLO, HelloRequest.model_validate({**stated, **more}))
+        self.signed_at = max(int(time.time()), self.signed_at + 1)
+        answer = self.post(HELLO, HelloRequest.model_validate({**stated, **more}), iat=self.signed_at)
         assert answer.status_code == 200, answer.text
         reply = HelloReply.model_validate_json(answer.content)
         self.epoch, self.seq, self.cursor = reply.session_epoch, 0, 0

@@ -106,6 +106,7 @@ OTHER_REQUESTS: dict[str, tuple[Claims, tuple[int, str]]] = {
     "another body": ({"bh": "A" * 43}, (401, "invalid-token")),
     "no end": ({"exp": 0}, (401, "invalid-token")),
     "long ago": ({"iat": 1, "exp": 2}, (401, "clock-skew")),
+    "over": ({"iat": int(time.time()) - 90, "exp": int(time.time()) - 31}, (401, "clock-skew")),
     "far away": ({"iat": 2**40, "exp": 2**40 + 1}, (401, "clock-skew")),
     "another cluster's name": ({"sub": "us"}, (403, "wrong-cluster")),
 }
@@ -118,6 +119,21 @@ def test_a_signature_is_over_this_request_and_no_other(agent: HttpAgent) -> None
         assert (answer.status_code, slug(answer)) == expected, case
         if expected[1] == "clock-skew":
             assert answer.json()["server_time"], "so that the agent can learn how far off it is"
+    assert agent.sync().rejected == [], "the session is as it was"
+
+
+def test_a_captured_hello_ends_no_session(agent: HttpAgent) -> None:
+    body = b'{"instance_id": "pod-1", "fingerprint": "kube-system-of-eu"}'
+    signed_at = agent.signed_at + 1
+    headers = {**JSON, "Authorization": f"AgentPoP {agent.sign(HELLO, body, agent.key, {'iat': signed_at})}"}
+    agent.epoch = agent.http.post(HELLO, content=body, headers=headers).json()["session_epoch"]
+    agent.seq = 0
+    for captured in (
+        headers,
+        {**JSON, "Authorization": f"AgentPoP {agent.sign(HELLO, body, agent.key, {'iat': signed_at - 1})}"},
+    ):
+        answer = agent.http.post(HELLO, content=body, headers=captured)
+        assert (answer.status_code, slug(answer)) == (409, "hello-replayed")
     assert agent.sync().rejected == [], "the session is as it was"
 
 

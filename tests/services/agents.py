@@ -6,6 +6,7 @@ HTTP. Work gets to it through the real planner.
 
 import hashlib
 import json
+import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -110,6 +111,7 @@ class Agent:
     epoch: int = 0
     seq: int = 0
     cursor: int = 0
+    signed_at: int = 0
     revision: int = 0
     wanted: dict[str, Directive] = field(default_factory=dict)  # the apply directive of each object
     gens: dict[str, int] = field(default_factory=dict)
@@ -133,7 +135,8 @@ class Agent:
     def hello(self, **more: object) -> HelloReply:
         stated = {"instance_id": "pod-1", "fingerprint": self.fingerprint, "namespaces": ["team"]}
         request = HelloRequest.model_validate({**stated, **more})
-        reply = sync.hello(tools(self.plane), self.known(), request)
+        self.signed_at = max(int(time.time()), self.signed_at + 1)
+        reply = sync.hello(tools(self.plane), self.known(), request, self.signed_at)
         self.epoch, self.seq, self.cursor = reply.session_epoch, 0, 0
         return reply
 

@@ -87,7 +87,7 @@ def agent_router(door: AgentDoor) -> APIRouter:
         except ClockSkewed as error:
             return _skewed(request, error)
         message = _parsed(HelloRequest, raw)
-        return _answer(await run_in_threadpool(sync.hello, tools, call.key, message))
+        return _answer(await run_in_threadpool(sync.hello, tools, call.key, message, call.signed_at))
 
     @router.post("/sync")
     async def exchange(request: Request) -> Response:

@@ -61,6 +61,9 @@ class AgentStore:
         self._session.execute(sql.RETIRE_FOR, {"thumbprint": thumbprint})
         return self._hits(sql.PROMOTE, thumbprint=thumbprint) == 1
 
+    def take_hello(self, thumbprint: str, iat: int) -> bool:
+        return self._hits(sql.TAKE_HELLO, thumbprint=thumbprint, iat=iat) == 1
+
     def ban_keys(self, cluster: ClusterId) -> int:
         return self._hits(sql.BAN_KEYS, cluster=cluster, now=self._now)
 

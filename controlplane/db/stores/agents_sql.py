@@ -49,6 +49,10 @@ RETIRE_FOR = _text("""
 PROMOTE = _text("""
     UPDATE agent_key SET slot = 'current' WHERE thumbprint = :thumbprint AND slot = 'next' RETURNING thumbprint""")
 
+TAKE_HELLO = _text("""
+    UPDATE agent_key SET hello_iat = :iat
+    WHERE thumbprint = :thumbprint AND (hello_iat IS NULL OR hello_iat < :iat) RETURNING thumbprint""")
+
 BAN_KEYS = _text("""
     UPDATE agent_key SET banned_at = :now WHERE cluster_id = :cluster AND banned_at IS NULL RETURNING thumbprint""")
 

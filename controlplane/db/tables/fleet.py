@@ -215,6 +215,7 @@ class AgentKey(Base):
     jwk: Mapped[Document]
     slot: Mapped[str]
     created_at: Mapped[Moment]
+    hello_iat: Mapped[int | None]  # of the last hello that it signed and that was taken, in seconds since 1970
     banned_at: Mapped[Moment | None]
 
 

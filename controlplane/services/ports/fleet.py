@@ -114,6 +114,9 @@ class AgentStore(Protocol):
     def promote(self, thumbprint: str) -> bool:
         """Make a `next` key the current one and retire the old; False if it is not `next` any more."""
 
+    def take_hello(self, thumbprint: str, iat: int) -> bool:
+        """Note when this key signed a hello; False if it has signed one then or later."""
+
     def ban_keys(self, cluster: ClusterId) -> int: ...
 
     def open_session(

@@ -1,0 +1,18 @@
+"""When each agent's key signed its last hello, so that a captured one cannot open a Session again.
+
+An expansion: what runs before it never reads the column.
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision: str = "0011"
+down_revision: str | None = "0010"
+
+
+def upgrade() -> None:
+    op.add_column("agent_key", sa.Column("hello_iat", sa.BigInteger(), nullable=True))
+
+
+def downgrade() -> None:
+    op.drop_column("agent_key", "hello_iat")
