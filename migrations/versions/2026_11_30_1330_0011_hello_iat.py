@@ -1,6 +1,7 @@
 """When each agent's key signed its last hello, so that a captured one cannot open a Session again.
 
-An expansion: what runs before it never reads the column.
+Old code never reads the column. The lock on `agent_key` is exclusive and lasts for a moment, since nothing is
+rewritten. Going back drops the column; hellos of the last minute could be sent again then.
 """
 
 import sqlalchemy as sa
