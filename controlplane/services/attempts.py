@@ -142,7 +142,9 @@ def _worked(uow: UnitOfWork, facts: Sequence[AttemptFact], fold: Fold) -> list[W
             follow(work)
         except ImpossibleTransition:  # one broken Attempt must not keep its cluster from being heard
             log.exception("attempt_stuck", workload=fact.key.workload, attempt=fact.key.attempt)
-            continue
+            work = Work(fact, uow.now, work.policy, since)
+            if fact.next_check_at is not None and fact.next_check_at <= uow.now:
+                work.look_again(CHECK_SECONDS)  # nor stand before all others that are due
         works.append(work)
     return works
 

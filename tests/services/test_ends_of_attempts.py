@@ -184,6 +184,31 @@ def test_a_cluster_that_refuses_for_good_is_not_asked_again_at_once(plane: Plane
     assert row.waits
 
 
+def test_an_attempt_that_can_take_no_step_is_looked_at_again_later_and_stops_no_other(
+    plane: Plane, agent: Agent, team: int
+) -> None:
+    broken, _ = placed(plane, agent, team, pods=1, name="broken")
+    agent.prepare(f"{broken}.1")
+    other, _ = placed(plane, agent, team, pods=1, name="other")
+    plane.do("UPDATE pod SET state = 'running' WHERE workload_id = CAST(:id AS uuid)", id=broken)
+    plane.do("UPDATE workload SET state = 'stopping' WHERE id = CAST(:id AS uuid)", id=broken)
+    plane.do(
+        """INSERT INTO audit (at, actor, action, object_kind, object_id, state_from, state_to)
+           VALUES (now(), 'test', 'advance', 'workload', :id, 'reserved', 'stopping')""",
+        id=broken,
+    )
+    plane.do(
+        "UPDATE attempt SET placed_at = now() - interval '10 minutes', next_check_at = now() - interval '1 second'"
+    )
+    with plane.uow() as uow:
+        assert attempts.check_attempts(uow, 10) == 2
+    assert (
+        plane.rows("SELECT state FROM attempt WHERE workload_id = CAST(:id AS uuid)", id=broken)[0].state == "starting"
+    )
+    assert plane.state(other) == "stopping"
+    assert not plane.rows("SELECT FROM attempt WHERE next_check_at <= now()"), "neither is due any more"
+
+
 def test_checks_of_two_sweeps_at_once_do_the_work_once(plane: Plane, agent: Agent, team: int) -> None:
     gang, name = placed(plane, agent, team)
     agent.run(name)

@@ -78,10 +78,10 @@ HELD_ON = _text("""
     WHERE h.node_id = ANY(CAST(:nodes AS bigint[])) AND h.released_at IS NULL AND p.state = 'lost'
     ORDER BY h.pod_id""")
 
+# Locks nothing: accounts and counters come before Workloads, and who looks at the rows again does it under their lock.
 DUE = _text("""
-    SELECT CAST(a.workload_id AS text) AS workload, a.attempt
-    FROM attempt a JOIN workload w ON w.id = a.workload_id
-    WHERE a.next_check_at <= :now ORDER BY a.next_check_at LIMIT :limit FOR NO KEY UPDATE OF w SKIP LOCKED""")
+    SELECT CAST(workload_id AS text) AS workload, attempt FROM attempt
+    WHERE next_check_at <= :now ORDER BY next_check_at LIMIT :limit""")
 
 POLICIES = _text("""
     SELECT pool.id, pool.policy_version AS version, coalesce(policy.spec, CAST('{}' AS jsonb)) AS spec

@@ -41,7 +41,7 @@ class AttemptStore(Protocol):
         """Pods of ended Attempts on these nodes whose holds are still there."""
 
     def due(self, limit: int) -> list[AttemptKey]:
-        """Attempts whose check is due; their Workloads are locked, others' locks skipped."""
+        """Attempts whose check is due, the longest due first; nothing is locked."""
 
     def policies(self, pools: Collection[PoolId]) -> Mapping[PoolId, Policy]: ...
 
