@@ -22,7 +22,7 @@ from agents.work import Workbench
 from controlplane.contract.agent.base import PROTOCOL_OLDEST, PROTOCOL_VERSION
 from controlplane.contract.agent.enrolment import HelloReply, HelloRequest
 from controlplane.contract.agent.inventory import InventoryDelta
-from controlplane.contract.agent.sync import SyncReply, SyncRequest
+from controlplane.contract.agent.sync import ListPart, PodPlace, SyncReply, SyncRequest
 
 TICK_SECONDS = 1.0  # budgets and refusals mature without any event
 GATHER_SECONDS = 0.01  # events of one cause come together
@@ -62,6 +62,7 @@ class Agent:
         self._failures = 0
         self._exchanges = 0
         self._wants_whole = False
+        self._listed_upto: PodPlace | None = None  # of a complete list that takes several requests
         self._is_open = False
         self._namespaces_told: list[str] = []
 
@@ -197,7 +198,7 @@ class Agent:
         self._incarnation = reply.incarnation
         self._poll_seconds = reply.poll_seconds
         self._exchanges = 0
-        self._wants_whole = True
+        self._wants_whole, self._listed_upto = True, None
         self._outbox.tell_all_again()
         self._inventory.set_levels(levels_of(reply.spec))
         self._inventory_seen = (-1, 0.0)
@@ -213,10 +214,12 @@ class Agent:
         parcel = whole or (self._outbox.parcel() if is_seen else Parcel())
         delta = self._inventory.next_delta() if is_seen and whole is None else None
         if not parcel.is_empty or delta is not None:
-            request = self._request(0, parcel, delta).model_copy(update={"whole": whole is not None})
+            request = self._request(0, parcel, delta)
             self._wants_whole |= whole is not None  # until it is answered
             reply = await self._transport.sync(request)
-            self._wants_whole &= whole is None
+            if whole is not None and whole.part is not None:
+                self._listed_upto = whole.part.until
+                self._wants_whole = self._listed_upto is not None
             self._took(reply, parcel, delta)
             return
         poll = asyncio.create_task(self._transport.sync(self._request(self._poll_seconds, parcel, None)))
@@ -235,13 +238,21 @@ class Agent:
     def _whole_parcel(self) -> Parcel | None:
         """The complete list, once per Session and then each `full_list_seconds`: what it does not name is gone.
 
-        Only when orders have come and were looked at, nothing unknown is about, and all fits into one request.
+        Only when orders have come and were looked at, and nothing unknown is about. A long one takes several requests.
         """
         if not self._wants_whole or self._exchanges < WHOLE_AFTER_EXCHANGES:
             return None
         self._wants_whole = False
-        self._outbox.tell_all_again()
-        return None if self._bench.has_unknown() else self._outbox.whole_parcel()
+        if self._listed_upto is None:
+            self._outbox.tell_all_again()
+        if self._bench.has_unknown():
+            self._listed_upto = None
+            return None
+        parcel = self._outbox.list_part(self._listed_upto)
+        if parcel.is_empty:
+            self._listed_upto = None
+            return None
+        return parcel
 
     def _request(self, wait_seconds: int, parcel: Parcel, delta: InventoryDelta | None) -> SyncRequest:
         gone = [seen.object_id for seen in parcel.attempts if seen.state == "gone"]
@@ -252,6 +263,8 @@ class Agent:
             wait_seconds=wait_seconds,
             attempts=list(parcel.attempts),
             pods=list(parcel.pods),
+            whole=parcel.part == ListPart(),
+            part=None if parcel.part == ListPart() else parcel.part,
             inventory=delta,
             desired_digest=self._bench.digest(gone),
             kube_reachable=self._cluster.view.is_reachable,

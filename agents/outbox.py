@@ -11,25 +11,26 @@ from typing import TypeVar
 
 from agents.attempts import PodKey
 from controlplane.contract.agent.attempts import AttemptObservation, PodObservation
+from controlplane.contract.agent.sync import ListPart, PodPlace
 
 PODS_PER_REQUEST = 400
 ATTEMPTS_PER_REQUEST = 400
-PODS_WHOLE_MAX = 1_500
+
+
+Place = tuple[str, PodKey]
 
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """One request's worth of news."""
+    """One request's worth of news; `part`: and all that there is within these bounds, so what is missing is gone."""
 
     attempts: tuple[AttemptObservation, ...] = ()
     pods: tuple[PodObservation, ...] = ()
+    part: ListPart | None = None
 
     @property
     def is_empty(self) -> bool:
         return not self.attempts and not self.pods
-
-
-PodPlace = tuple[str, PodKey]
 
 
 @dataclass(slots=True)
@@ -37,12 +38,12 @@ class Outbox:
     """The newest observation of everything, the one last told, and the keys of those that differ."""
 
     _attempts: dict[str, AttemptObservation] = field(default_factory=dict)
-    _pods: dict[PodPlace, PodObservation] = field(default_factory=dict)
+    _pods: dict[Place, PodObservation] = field(default_factory=dict)
     _told_attempts: dict[str, AttemptObservation] = field(default_factory=dict)
-    _told_pods: dict[PodPlace, PodObservation] = field(default_factory=dict)
+    _told_pods: dict[Place, PodObservation] = field(default_factory=dict)
     # Dictionaries for their order: what has waited longest goes first.
     _new_attempts: dict[str, None] = field(default_factory=dict)
-    _new_pods: dict[PodPlace, None] = field(default_factory=dict)
+    _new_pods: dict[Place, None] = field(default_factory=dict)
 
     def observe(self, attempt: AttemptObservation, pods: Iterable[tuple[PodKey, PodObservation]] = ()) -> None:
         """Replace what is known of an Attempt and of its pods."""
@@ -77,11 +78,18 @@ class Outbox:
         attempts = [self._attempts[key] for key in islice(self._new_attempts, room)]
         return Parcel(tuple(attempts), tuple(pods))
 
-    def whole_parcel(self) -> Parcel | None:
-        """Everything, if one request can carry it."""
-        if len(self._pods) > PODS_WHOLE_MAX or len(self._attempts) > PODS_WHOLE_MAX:
-            return None
-        return Parcel(tuple(self._attempts.values()), tuple(self._pods.values()))
+    def list_part(self, since: PodPlace | None = None) -> Parcel:
+        """The next part of the complete list; an Attempt's state goes with the last of its pods, on which it rests."""
+        start = None if since is None else (since.object_id, (since.pod_set, since.index))
+        places = sorted(place for place in self._pods if start is None or place >= start)
+        owners = sorted(owner for owner in self._attempts if since is None or owner >= since.object_id)
+        ends = [places[PODS_PER_REQUEST]] if len(places) > PODS_PER_REQUEST else []
+        ends += [(owners[ATTEMPTS_PER_REQUEST], ("", 0))] if len(owners) > ATTEMPTS_PER_REQUEST else []
+        end = min(ends, default=None)
+        attempts = [self._attempts[owner] for owner in owners if end is None or owner < end[0]]
+        pods = [self._pods[place] for place in places if end is None or place < end]
+        until = None if end is None else PodPlace(object_id=end[0], pod_set=end[1][0], index=end[1][1])
+        return Parcel(tuple(attempts), tuple(pods), ListPart(since=since, until=until))
 
     def told(self, parcel: Parcel) -> None:
         """The reply to the request with this parcel has come; what changed meanwhile is still news."""
@@ -99,10 +107,10 @@ class Outbox:
         return seen is not None and seen.state == "gone"
 
 
-Place = TypeVar("Place")
+Told = TypeVar("Told")
 
 
-def _mark(news: dict[Place, None], place: Place, *, is_new: bool) -> None:
+def _mark(news: dict[Told, None], place: Told, *, is_new: bool) -> None:
     if is_new:
         news[place] = None
     else:

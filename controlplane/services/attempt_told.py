@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from controlplane.contract.agent.attempts import AttemptObservation, PodObservation
+from controlplane.contract.agent.sync import ListPart
 from controlplane.core.facts.attempts import (
     POD_ENDED,
     NodeRefused,
@@ -15,6 +16,7 @@ from controlplane.core.facts.attempts import (
     PlacementState,
     PodFact,
     PodState,
+    object_id,
 )
 from controlplane.core.ids import ClusterId
 from controlplane.core.lifecycle import AttemptState, Outcome
@@ -74,9 +76,12 @@ def tell_pod(work: Work, cluster: ClusterId, told: PodObservation) -> str | None
     return None
 
 
-def tell_missing(work: Work, cluster: ClusterId, seen: set[tuple[str, int]]) -> None:
-    """A complete list named these pods only: whatever else had been seen here has no object any more."""
+def tell_missing(work: Work, cluster: ClusterId, part: ListPart, seen: set[tuple[str, int]]) -> None:
+    """A complete list named these pods only: whatever else of that part had been seen here has no object any more."""
+    name = object_id(work.before.key)
     for pod in work.pods_in(cluster):
+        if not part.has(name, pod.pod_set, pod.index):
+            continue
         is_awaited = pod.uid != "" and pod.state in {PodState.GATED, PodState.PENDING, PodState.RUNNING}
         if is_awaited and (pod.pod_set, pod.index) not in seen:
             words = f"its object vanished from {work.placements[cluster].cluster_name}"

@@ -13,6 +13,7 @@ from datetime import timedelta
 import structlog
 
 from controlplane.contract.agent.attempts import AttemptObservation, PodObservation
+from controlplane.contract.agent.sync import ListPart
 from controlplane.core.facts.attempts import AttemptFact, object_id
 from controlplane.core.facts.fleet import ClusterFact
 from controlplane.core.facts.ledger import AttemptKey
@@ -36,11 +37,11 @@ Fold = Callable[[Work], None]
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One request's observations; `whole`: a complete list, so what it does not name has no object."""
+    """One request's observations; `part`: what is complete of them, so what is missing there has no object."""
 
     attempts: Sequence[AttemptObservation] = ()
     pods: Sequence[PodObservation] = ()
-    whole: bool = False
+    part: ListPart | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +60,17 @@ def record(uow: UnitOfWork, cluster: ClusterFact, told: Told) -> Recorded:
     for each in told.pods:
         pods.setdefault(_key(each, refused), []).append(each)
     named = {key for key in (*attempts, *pods) if key is not None}
-    expected = set(uow.attempts.live_in(cluster.id)) if told.whole else set()
+    part = told.part
+    live = uow.attempts.live_in(cluster.id) if part is not None else []
+    expected = {key for key in live if part is not None and part.may_have(object_id(key))}
 
     def fold(work: Work) -> None:
         key = work.before.key
         answers = [tell_pod(work, cluster.id, each) for each in pods.get(key, ())]
         if key in attempts:
             answers.append(tell_attempt(work, cluster.id, attempts[key]))
-        if told.whole:
-            tell_missing(work, cluster.id, {(each.pod_set, each.index) for each in pods.get(key, ())})
+        if part is not None:
+            tell_missing(work, cluster.id, part, {(each.pod_set, each.index) for each in pods.get(key, ())})
         code = next((answer for answer in answers if answer is not None), None)
         if code is not None:
             refused[object_id(key)] = code

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from controlplane.contract.agent.attempts import Directive
 from controlplane.contract.agent.enrolment import DIRECTIVES_TYPE, HelloReply, HelloRequest
-from controlplane.contract.agent.sync import DirectiveBatch, ItemAnswer, SyncReply, SyncRequest
+from controlplane.contract.agent.sync import DirectiveBatch, ItemAnswer, ListPart, SyncReply, SyncRequest
 from controlplane.core.facts.fleet import ClusterFact, Document, KeyFact, SessionFact
 from controlplane.core.ids import ClusterId
 from controlplane.core.lifecycle import ClusterState
@@ -182,7 +182,7 @@ def _take(uow: UnitOfWork, tools: SyncTools, key: KeyFact, request: SyncRequest)
         applied = fleet.apply_inventory(uow, cluster, request.inventory)
         clusters |= applied.clusters
         wants_inventory = applied.differs
-    told = attempts.Told(request.attempts, request.pods, request.whole)
+    told = attempts.Told(request.attempts, request.pods, ListPart() if request.whole else request.part)
     recorded = attempts.record(uow, cluster, told)
     clusters |= recorded.clusters
     wants_full = _differs(uow, cluster.id, request)

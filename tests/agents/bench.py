@@ -26,6 +26,7 @@ from controlplane.contract.agent.attempts import (
     PodObservation,
     PodSetOrder,
 )
+from controlplane.contract.agent.sync import ListPart
 
 Found = TypeVar("Found")
 UID = "0197a000-0000-7000-8000-00000000ab1e"
@@ -155,8 +156,8 @@ class Bench:
         return self.pods(object_id)
 
     def _everything(self) -> Parcel:
-        found = self.outbox.whole_parcel()
-        assert found is not None
+        found = self.outbox.list_part()
+        assert found.part == ListPart(), "all of it"
         return found
 
     async def _watch(self) -> None:

@@ -39,7 +39,7 @@ from controlplane.contract.agent.inventory import (
     NodeReport,
     ResourceCount,
 )
-from controlplane.contract.agent.sync import DirectiveBatch, ItemAnswer, SyncReply, SyncRequest
+from controlplane.contract.agent.sync import DirectiveBatch, ItemAnswer, ListPart, PodPlace, SyncReply, SyncRequest
 
 GOLDEN = Path(__file__).parent / "golden"
 AT = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
@@ -107,6 +107,7 @@ MESSAGES: dict[str, WireModel] = {
     "sync-request": SyncRequest(
         session_epoch=3, seq=9, cursor=7, attempts=[TOLD], pods=[POD], inventory=INVENTORY, desired_digest="d",
         whole=True, kube_reachable=False,
+        part=ListPart(since=PodPlace(object_id=OBJECT, pod_set="trainer", index=4), until=PodPlace(object_id=OBJECT)),
     ),
     "sync-reply": SyncReply(
         seq=9, directives_jws="a.b.c", cursor=8, more=True, lease_seconds=60, poll_seconds=15,

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from controlplane.contract.agent.sync import ListPart, PodPlace
 from controlplane.core.ids import WorkloadId
 from controlplane.core.lifecycle import Outcome
 from controlplane.services import sync
@@ -229,6 +230,19 @@ def test_running_with_nothing_behind_it_is_found_out_by_a_whole_list(plane: Plan
     [row] = plane.rows("SELECT reasons FROM workload")
     assert "vanished from eu" in str(row.reasons), "the reason names the cluster"
     assert plane.rows("SELECT coalesce(sum(pending + posted), 0) AS used FROM account")[0].used == 0
+
+
+def test_a_part_of_a_list_says_nothing_of_what_lies_outside_of_it(plane: Plane, agent: Agent, team: int) -> None:
+    gang, name = placed(plane, agent, team)
+    agent.run(name)
+    between = PodPlace(object_id=name, pod_set=agent.pods(name, "running")[0].pod_set, index=1)
+    agent.sync(part=ListPart(until=PodPlace(object_id=name)))
+    agent.sync(part=ListPart(until=between), pods=agent.pods(name, "running", [0]))
+    agent.sync(part=ListPart(since=between), pods=agent.pods(name, "running", [1]))
+    assert plane.state(gang) == "running"
+    agent.sync(part=ListPart(since=between))
+    assert plane.state(gang) == "stopping"
+    assert {(row.rank, row.state) for row in plane.rows("SELECT rank, state FROM pod")} == {(0, "running"), (1, "gone")}
 
 
 def test_a_copy_that_ended_out_of_step_is_no_success(plane: Plane, agent: Agent, team: int) -> None:

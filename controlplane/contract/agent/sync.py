@@ -11,6 +11,31 @@ from controlplane.contract.agent.base import Amount, Key, Text, WireModel
 from controlplane.contract.agent.inventory import InventoryDelta
 
 
+class PodPlace(WireModel):
+    """Where a pod stands in a complete list, which is in order of these three, by code points."""
+
+    object_id: Key
+    pod_set: Text = ""
+    index: Amount = 0
+
+
+class ListPart(WireModel):
+    """The part of a complete list from `since` to before `until`; None: from its beginning, to its end."""
+
+    since: PodPlace | None = None
+    until: PodPlace | None = None
+
+    def has(self, object_id: str, pod_set: str, index: int) -> bool:
+        """Whether a pod, if it existed, would be named in this part."""
+        place = object_id, pod_set, index
+        return (self.since is None or _key(self.since) <= place) and (self.until is None or place < _key(self.until))
+
+    def may_have(self, object_id: str) -> bool:
+        """Whether pods of an object, if it had any, could be named in this part."""
+        is_after = self.since is None or self.since.object_id <= object_id
+        return is_after and (self.until is None or object_id <= self.until.object_id)
+
+
 class SyncRequest(WireModel):
     """`seq` rises by one with each request of a Session; the same `seq` gets the same stored answer."""
 
@@ -23,7 +48,12 @@ class SyncRequest(WireModel):
     inventory: InventoryDelta | None = None
     desired_digest: Text = ""  # sha256 hex over sorted "object_id gen" of all objects the agent knows
     whole: bool = False  # `attempts` and `pods` are all there is, right after a full list: what is missing is gone
+    part: ListPart | None = None  # instead of `whole`, where one request cannot carry it: the same within these bounds
     kube_reachable: bool = True  # false: observations are stale, not gone
+
+
+def _key(place: PodPlace) -> tuple[str, str, int]:
+    return place.object_id, place.pod_set, place.index
 
 
 class ItemAnswer(WireModel):
