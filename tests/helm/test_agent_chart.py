@@ -78,10 +78,34 @@ def test_without_tenants_the_agent_writes_nowhere_but_at_home() -> None:
     assert {namespace for namespace, *_ in given} == {EVERYWHERE, "muster-system"}
 
 
-def test_the_rights_stand_in_the_readme() -> None:
-    text = (AGENT_CHART / "README.md").read_text().lower()
-    for _, _, resource, name in ALLOWED:
-        assert (name or resource.removesuffix("s")) in text
+PLACES = {
+    "whole cluster": (EVERYWHERE,),
+    "each namespace under `tenants`": ("nlp", "vision"),
+    "its own namespace": ("muster-system",),
+}
+GROUPS = {"jobs": "batch", "leases": "coordination.k8s.io"}
+
+
+def told_rights() -> Rights:
+    """The README's table, read as the chart's rules are."""
+    text = (AGENT_CHART / "README.md").read_text().partition("## What it may do")[2].partition("Nothing else")[0]
+    found: Rights = {}
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if "|" in line]
+    for where, what, verbs in rows[2:]:
+        for words, allowed in zip(what.split("; "), verbs.split("; "), strict=True):
+            for each in words.split(", "):
+                said = re.fullmatch(r"(?:making a )?(\w+)(?: `([a-z-]+)`)?", each)
+                assert said, each
+                resource = said[1].lower().removesuffix("s") + "s"
+                for namespace in PLACES[where]:
+                    key = namespace, GROUPS.get(resource, ""), resource, said[2] or ""
+                    assert key not in found, "told twice"
+                    found[key] = tuple(allowed.split(", "))
+    return found
+
+
+def test_the_readme_tells_the_rights_rule_by_rule() -> None:
+    assert told_rights() == rights(render())
 
 
 def test_helm_finds_nothing_to_say_about_the_chart(tmp_path: Path) -> None:
