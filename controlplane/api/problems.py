@@ -49,6 +49,7 @@ _HEADERS: Mapping[int, Mapping[str, str]] = {
     429: {"Retry-After": "1"},
     503: {"Retry-After": "1"},
 }
+_HEADERS_OF_SLUG: Mapping[str, Mapping[str, str]] = {"in-progress": {"Retry-After": "1"}}
 _RULES: Mapping[str, str] = {"uq_workload_name_live": "name-conflict", "uq_cluster_name_live": "name-conflict"}
 _HTTP = {404: "not-found", 405: "method-not-allowed"}
 
@@ -80,7 +81,8 @@ def of_error(request_id: str, error: Exception) -> Response:
     status, title = next(known for kind, known in TABLE.items() if isinstance(error, kind))
     if isinstance(error, ServiceError):
         status = _STATUS_OF_SLUG.get(error.slug, status)
-        return problem(request_id, status, error.slug, title, error.detail, error.faults)
+        headers = _HEADERS_OF_SLUG.get(error.slug)
+        return problem(request_id, status, error.slug, title, error.detail, error.faults, headers)
     if isinstance(error, Refused):
         return problem(request_id, status, _RULES.get(error.rule, "conflict"), title)
     return problem(request_id, status, "unavailable", title)

@@ -167,10 +167,15 @@ class Client:
                     words = f"{self.url} does not answer ({type(error).__name__})"
                     raise CommandError(words, Exit.UNREACHABLE) from None
             else:
-                if answer.status_code != 503 or not left:
+                if not _passes_by_itself(answer) or not left:
                     return _json(answer)
             time.sleep(PAUSE_SECONDS)
         raise AssertionError("the last try returns or raises")
+
+
+def _passes_by_itself(answer: httpx.Response) -> bool:
+    """The plane cannot now, or is still carrying out what we sent before."""
+    return answer.status_code == 503 or (answer.status_code == 409 and "Retry-After" in answer.headers)
 
 
 def _given(query: Query | None) -> dict[str, str | int | list[str]]:

@@ -1,7 +1,7 @@
 """Do it once: a request with an `Idempotency-Key` is carried out once and answered the same way again.
 
-The key is inserted in the transaction of the deed, so either both are there or neither; who comes meanwhile waits
-for it. Keys are kept for a week (`workers.periodic`).
+The key is inserted in the transaction of the deed, so either both are there or neither; who comes meanwhile is told to
+come again. Keys are kept for a week (`workers.periodic`).
 """
 
 import hashlib
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from controlplane.core.facts.tenancy import Principal
-from controlplane.services.errors import Invalid, Malformed
+from controlplane.services.errors import Conflict, Invalid, Malformed
 from controlplane.services.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory, run
 
 _KEY = re.compile(r"[A-Za-z0-9._:/+=-]{1,255}")
@@ -45,11 +45,16 @@ def once(principal: Principal, key: str | None, *said: bytes) -> Once | None:
 
 
 def carry_out(factory: UnitOfWorkFactory, asked: Once | None, work: Callable[[UnitOfWork], Answer]) -> Answer:
-    """Do `work` in one transaction, or return what was answered before; raises Invalid where the requests differ."""
+    """Do `work` in one transaction, or return what was answered before.
+
+    Raises Invalid where the requests differ, Conflict while an earlier one is not done.
+    """
 
     def attempt(uow: UnitOfWork) -> Answer:
         if asked is None:
             return work(uow)
+        if not uow.tenancy.hold_key(asked.principal.id, asked.key):
+            raise Conflict("a request with this Idempotency-Key is being carried out", slug="in-progress")
         stored = uow.tenancy.claim_key(asked.principal.id, asked.key, asked.digest)
         if stored is None:
             answer = work(uow)

@@ -59,6 +59,20 @@ def test_the_same_request_with_one_key_is_carried_out_once(tree: httpx.Client) -
     assert len(tree.get("/api/v1/workloads").json()["items"]) == 1
 
 
+def test_a_key_whose_request_is_not_done_yet_is_told_to_come_again(api: Api, tree: httpx.Client) -> None:
+    key = {"Idempotency-Key": "slow"}
+    me = tree.get("/api/v1/whoami").json()
+    with api.container.uow_factory() as uow:
+        principal = uow.tenancy.principal(me["kind"], me["principal"])
+        assert principal is not None
+        assert uow.tenancy.hold_key(principal.id, "slow")
+        answer = tree.post("/api/v1/workloads", json=workload(), headers=key)
+        assert (answer.status_code, answer.json()["type"]) == (409, "/problems/in-progress")
+        assert answer.headers["Retry-After"] == "1"
+        assert tree.post("/api/v1/workloads", json=workload("b"), headers={"Idempotency-Key": "b"}).status_code == 201
+    assert tree.post("/api/v1/workloads", json=workload(), headers=key).status_code == 201
+
+
 def test_more_than_the_queue_could_ever_use_is_refused_with_the_numbers(tree: httpx.Client) -> None:
     answer = tree.post("/api/v1/workloads", json=workload(pod_set={"replicas": 100}))
     assert (answer.status_code, answer.json()["type"]) == (422, "/problems/never-satisfiable")

@@ -26,6 +26,8 @@ from controlplane.core.facts.tenancy import (
 from controlplane.core.ids import FlavorName, PoolId, QueueId
 from controlplane.core.tenancy import Queue, Quota
 
+KEY_LOCK_CLASS = 7_303  # first key of the two-key advisory lock; the second is a hash of whose idempotency key it is
+
 _QUEUE = "SELECT id, path, parent_id, weight, namespace, labels, version FROM queue WHERE deleted_at IS NULL"
 _DEPTH = "array_length(string_to_array(path, '/'), 1)"
 
@@ -230,11 +232,16 @@ class TenancyStore:
         statement = text("UPDATE api_token SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL RETURNING id")
         return self._session.execute(statement, {"now": self._now, "id": token_id}).one_or_none() is not None
 
-    def claim_key(self, principal_id: int, key: str, body_sha256: bytes) -> StoredAnswer | None:
-        """Insert an idempotency key, or return what an earlier request stored under it.
+    def hold_key(self, principal_id: int, key: str) -> bool:
+        """Keep others off an idempotency key until the transaction ends; False where another has it now."""
+        held = self._session.execute(
+            text("SELECT pg_try_advisory_xact_lock(:class, hashtext(:key))"),
+            {"class": KEY_LOCK_CLASS, "key": f"{principal_id} {key}"},
+        )
+        return bool(held.scalar_one())
 
-        Blocks while another transaction holds the same key.
-        """
+    def claim_key(self, principal_id: int, key: str, body_sha256: bytes) -> StoredAnswer | None:
+        """Insert an idempotency key, or return what an earlier request stored under it."""
         given = {"principal": principal_id, "key": key, "digest": body_sha256, "now": self._now}
         inserted = self._session.execute(
             text(

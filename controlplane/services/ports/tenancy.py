@@ -78,11 +78,11 @@ class TenancyStore(Protocol):
     def revoke_token(self, token_id: int) -> bool:
         """End a token; False where there is none that lives."""
 
-    def claim_key(self, principal_id: int, key: str, body_sha256: bytes) -> StoredAnswer | None:
-        """Insert an idempotency key, or return what an earlier request stored under it.
+    def hold_key(self, principal_id: int, key: str) -> bool:
+        """Keep others off an idempotency key until the transaction ends; False where another has it now."""
 
-        Blocks while another transaction holds the same key.
-        """
+    def claim_key(self, principal_id: int, key: str, body_sha256: bytes) -> StoredAnswer | None:
+        """Insert an idempotency key, or return what an earlier request stored under it."""
 
     def store_answer(self, principal_id: int, key: str, status: int, response: Mapping[str, object]) -> None:
         """Keep the answer for whoever sends the same request again."""
