@@ -14,7 +14,14 @@ from controlplane.api.routes.agents import AgentDoor, agent_router
 from controlplane.bootstrap import Container
 
 VERSION = "v1"
-ROUTERS: Sequence[APIRouter] = (workloads.router, tenancy.router, fleet.router, operations.router, health.router)
+ROUTERS: Sequence[APIRouter] = (
+    workloads.router,
+    tenancy.router,
+    fleet.router,
+    operations.router,
+    health.alive,
+    health.router,
+)
 
 
 def create_app(container: Container) -> ASGIApp:
@@ -25,7 +32,7 @@ def create_app(container: Container) -> ASGIApp:
 def create_agent_app(container: Container) -> ASGIApp:
     """The app for agents, on a listener of its own: /agent/v1, and /healthz for whoever stands before it."""
     door = AgentDoor(container.uow_factory, container.signer(), container.waker, container.settings)
-    return _app(container, "Muster agents", (agent_router(door), health.router), has_docs=False)
+    return _app(container, "Muster agents", (agent_router(door), health.alive), has_docs=False)
 
 
 def _app(container: Container, title: str, routers: Sequence[APIRouter], *, has_docs: bool) -> ASGIApp:

@@ -1,4 +1,4 @@
-"""/healthz, /readyz, /metrics: for probes and Prometheus, without a token."""
+"""/healthz, /readyz, /metrics: for probes and Prometheus, without a token. Agents' listener has the first alone."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
@@ -7,10 +7,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from controlplane.api.auth import container_of
 from controlplane.services import health
 
+alive = APIRouter(tags=["health"])
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz", response_class=PlainTextResponse)
+@alive.get("/healthz", response_class=PlainTextResponse)
 def healthz() -> str:
     """This process answers; nothing else is asked."""
     return "ok"
