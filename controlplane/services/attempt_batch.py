@@ -5,7 +5,9 @@ audit row in the same transaction.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
 from controlplane.core.facts.attempts import PlacementChange, object_id
 from controlplane.core.facts.ledger import AttemptKey, AuditEntry, Proof
@@ -16,13 +18,21 @@ from controlplane.services.attempt_work import Work
 from controlplane.services.ports.unit_of_work import UnitOfWork
 
 
+@dataclass(frozen=True, slots=True)
+class By:
+    """Who brings a change about, and the request that asked for it, where one did."""
+
+    actor: str
+    request_id: str = ""
+
+
 def lock(uow: UnitOfWork, works: Sequence[Work]) -> None:
     """Lock what these changes will touch and what comes before Workloads in the order of locks."""
     accounting.lock(uow, [work.fact.key for work in works if work.is_posted or work.proof is not None])
     uow.attempts.lock_counters([pod for work in works for pod in work.released()])
 
 
-def write(uow: UnitOfWork, works: Sequence[Work], actor: str) -> set[ClusterId]:
+def write(uow: UnitOfWork, works: Sequence[Work], by: By) -> set[ClusterId]:
     """Write all of it; returns the clusters that have new directives, which still need their numbers."""
     _write_ledger(uow, works)
     uow.attempts.release_holds([pod for work in works for pod in work.released()])
@@ -36,7 +46,7 @@ def write(uow: UnitOfWork, works: Sequence[Work], actor: str) -> set[ClusterId]:
     uow.attempts.write_workloads([work.move for work in works if work.move is not None])
     uow.attempts.add_directives([each for work in works for each in work.directives])
     uow.attempts.add_exclusions([each for work in works for each in work.refused])
-    _write_around(uow, works, actor)
+    _write_around(uow, works, by)
     return {each.cluster for work in works for each in work.directives}
 
 
@@ -61,9 +71,9 @@ def _write_ledger(uow: UnitOfWork, works: Sequence[Work]) -> None:
         accounting.record_usage(uow, usages)
 
 
-def _write_around(uow: UnitOfWork, works: Sequence[Work], actor: str) -> None:
+def _write_around(uow: UnitOfWork, works: Sequence[Work], by: By) -> None:
     """Audit, earmarks that are not needed any more, planners that have something to do now."""
-    uow.audit.record_many([entry for work in works for entry in _audited(work, actor)])
+    uow.audit.record_many([entry for work in works for entry in _audited(work, by)])
     settled = {WorkloadState.RUNNING, WorkloadState.SUCCEEDED, WorkloadState.FAILED, WorkloadState.CANCELLED}
     uow.attempts.give_up_earmarks(
         [work.move.id for work in works if work.move is not None and work.move.state in settled]
@@ -78,17 +88,21 @@ def _differs_from_last(work: Work) -> bool:
     return work.fact != (work.passed[-1] if work.passed else work.before)
 
 
-def _audited(work: Work, actor: str) -> list[AuditEntry]:
+def _audited(work: Work, by: By) -> list[AuditEntry]:
     entries: list[AuditEntry] = []
     before = work.before.state
     for passed in work.passed:
         facts = {} if passed.outcome is None else {"outcome": str(passed.outcome)}
         name = object_id(work.fact.key)
-        entries.append(AuditEntry(actor, f"attempt.{passed.state}", "attempt", name, before, passed.state, facts))
+        entries.append(_entry(by, "attempt", name, before, passed.state, facts))
         before = passed.state
     was = work.before.workload_state
     if work.move is not None and work.move.state is not was:
         facts = {} if work.fact.verdict is None else {"verdict": work.fact.verdict}
         now = work.move.state
-        entries.append(AuditEntry(actor, f"workload.{now}", "workload", work.move.id, was, now, facts))
+        entries.append(_entry(by, "workload", work.move.id, was, now, facts))
     return entries
+
+
+def _entry(by: By, kind: str, name: str, before: StrEnum, after: StrEnum, facts: Mapping[str, object]) -> AuditEntry:
+    return AuditEntry(by.actor, f"{kind}.{after}", kind, name, before, after, facts, by.request_id)

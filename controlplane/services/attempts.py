@@ -22,11 +22,12 @@ from controlplane.core.lifecycle import AttemptState, ImpossibleTransition, Outc
 from controlplane.core.policy import Policy
 from controlplane.core.reasons import Reason, ReasonCode, reason
 from controlplane.services import attempt_batch, wire
+from controlplane.services.attempt_batch import By
 from controlplane.services.attempt_told import INVALID, UNKNOWN, lose_pods, tell_attempt, tell_missing, tell_pod
 from controlplane.services.attempt_work import CHECK_SECONDS, RUNNING_CHECK_SECONDS, Work, follow, order_stop, reject
 from controlplane.services.ports.unit_of_work import UnitOfWork
 
-PLANE = "plane"
+PLANE = By("plane")
 PREPARE_SECONDS_MORE = 180  # behind the agent's own budgets, in case that an agent never speaks of one
 START_SECONDS_MORE = 600
 
@@ -75,21 +76,21 @@ def record(uow: UnitOfWork, cluster: ClusterFact, told: Told) -> Recorded:
         if code is not None:
             refused[object_id(key)] = code
 
-    known, clusters = _carry(uow, named | expected, fold, f"agent:{cluster.name}")
+    known, clusters = _carry(uow, named | expected, fold, By(f"agent:{cluster.name}"))
     refused.update({object_id(key): UNKNOWN for key in named - known})
     return Recorded(refused, clusters)
 
 
-def stop(uow: UnitOfWork, keys: Collection[AttemptKey], outcome: Outcome, why: Reason | None, actor: str) -> None:
+def stop(uow: UnitOfWork, keys: Collection[AttemptKey], outcome: Outcome, why: Reason | None, by: By) -> None:
     """Order these Attempts to end; tombstones stand until their clusters say gone. Numbers are given here too."""
-    attempt_batch.number(uow, stop_unnumbered(uow, keys, outcome, why, actor))
+    attempt_batch.number(uow, stop_unnumbered(uow, keys, outcome, why, by))
 
 
 def stop_unnumbered(
-    uow: UnitOfWork, keys: Collection[AttemptKey], outcome: Outcome, why: Reason | None, actor: str
+    uow: UnitOfWork, keys: Collection[AttemptKey], outcome: Outcome, why: Reason | None, by: By
 ) -> set[ClusterId]:
     """The same for a larger batch, whose directives get their numbers after it; returns whose."""
-    _, clusters = _carry(uow, keys, lambda work: order_stop(work, outcome, why), actor)
+    _, clusters = _carry(uow, keys, lambda work: order_stop(work, outcome, why), by)
     return clusters
 
 
@@ -115,9 +116,7 @@ def check_attempts(uow: UnitOfWork, limit: int) -> int:
     return len(due)
 
 
-def _carry(
-    uow: UnitOfWork, keys: Collection[AttemptKey], fold: Fold, actor: str
-) -> tuple[set[AttemptKey], set[ClusterId]]:
+def _carry(uow: UnitOfWork, keys: Collection[AttemptKey], fold: Fold, by: By) -> tuple[set[AttemptKey], set[ClusterId]]:
     """Work on these Attempts twice: unlocked, to learn what to lock in which order, then for good.
 
     Returns those that exist and the clusters with new directives. Should the second look differ, locks may be taken
@@ -131,7 +130,7 @@ def _carry(
     attempt_batch.lock(uow, expected)
     locked = uow.attempts.lock([work.before.key for work in expected])
     works = [work for work in _worked(uow, locked, fold) if work.has_changed()]
-    return known, attempt_batch.write(uow, works, actor)
+    return known, attempt_batch.write(uow, works, by)
 
 
 def _worked(uow: UnitOfWork, facts: Sequence[AttemptFact], fold: Fold) -> list[Work]:

@@ -7,6 +7,7 @@ from controlplane.core.facts.workloads import WorkloadChange, WorkloadFact
 from controlplane.core.ids import WorkloadId
 from controlplane.core.lifecycle import FINAL_WORKLOAD, Outcome, WorkloadEvent, WorkloadState, advance_workload
 from controlplane.services import attempts, authz
+from controlplane.services.attempt_batch import By
 from controlplane.services.authz import Action, Caller
 from controlplane.services.errors import Conflict, NotFound
 from controlplane.services.ports.unit_of_work import UnitOfWork
@@ -18,11 +19,12 @@ def cancel(uow: UnitOfWork, caller: Caller, workload: WorkloadId) -> WorkloadSta
     """Order its end and return where it stands; a second time changes nothing. Raises NotFound, Forbidden, Conflict."""
     if (state := _settled(_require(uow, caller, workload))) is not None:
         return state
+    by = By(caller.principal.actor, caller.request_id)
     # Accounts and nodes come before Workloads in the order of locks, so the Attempt is stopped first.
-    attempts.stop(uow, uow.attempts.live_of([workload]), Outcome.CANCELLED, None, caller.principal.actor)
+    attempts.stop(uow, uow.attempts.live_of([workload]), Outcome.CANCELLED, None, by)
     uow.workloads.lock(workload)
     # A planner may have placed it since that look; under the lock nobody can any more.
-    attempts.stop(uow, uow.attempts.live_of([workload]), Outcome.CANCELLED, None, caller.principal.actor)
+    attempts.stop(uow, uow.attempts.live_of([workload]), Outcome.CANCELLED, None, by)
     fact = uow.workloads.lock(workload)
     assert fact is not None
     if (state := _settled(fact)) is not None:

@@ -46,6 +46,7 @@ from controlplane.core.recheck import NOTHING, FreshWorld, Verdict, recheck
 from controlplane.core.records import canonical, changes_text, running_hash, to_record
 from controlplane.core.snapshot import Snapshot
 from controlplane.services import attempts, wire
+from controlplane.services.attempt_batch import By
 from controlplane.services.ports.unit_of_work import UnitOfWork
 
 ACTOR = "planner"
@@ -298,7 +299,7 @@ def _write_reclaims(uow: UnitOfWork, cycle: Cycle, verdict: Verdict) -> None:
         uow.planning.write_earmarks(cycle.lease.pool, earmarks)
     for stop in stops:  # a handful per cycle, each with a Reason of its own
         key = AttemptKey(stop.workload, stop.attempt)
-        attempts.stop_unnumbered(uow, [key], Outcome.PREEMPTED, stop.reason, ACTOR)
+        attempts.stop_unnumbered(uow, [key], Outcome.PREEMPTED, stop.reason, By(ACTOR))
 
 
 def _audit(admit: Admit, cycle_id: int) -> Iterable[AuditEntry]:

@@ -1,6 +1,7 @@
 """Ends that somebody asks for or that time brings: cancel, also in the dark; budgets; refusals that come again."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -65,6 +66,16 @@ def test_a_cancelled_gang_stays_charged_until_its_cluster_has_proven_the_end(
     assert used(plane) == 16
     agent.bury(name)
     assert (plane.state(gang), attempt(plane), used(plane)) == ("cancelled", ("ended", "cancelled"), 0)
+
+
+def test_every_audit_row_of_a_cancel_names_its_request(plane: Plane, agent: Agent, team: int) -> None:
+    gang, name = placed(plane, agent, team)
+    agent.run(name)
+    run(plane.uow, lambda uow: cancel(uow, replace(ROOT, request_id="r-7"), WorkloadId(gang)))
+    rows = plane.rows("SELECT object_kind, state_to FROM audit WHERE request_id = 'r-7' ORDER BY id")
+    assert [tuple(row) for row in rows] == [
+        ("attempt", "stopping"), ("workload", "stopping"), ("workload", "cancelling"),
+    ]  # fmt: skip
 
 
 def test_a_cancel_while_the_cluster_is_dark_reaches_it_on_reconnect(plane: Plane, agent: Agent, team: int) -> None:
