@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Self, TypeVar
 
 from agents.attempts import owned
@@ -100,11 +101,14 @@ def a_tombstone(apply: Directive, gen: int = 3) -> Directive:
 class Bench:
     """A running workbench; as a context manager it is ended and awaited."""
 
-    def __init__(self, cluster: Cluster, policy: LocalPolicy | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, policy: LocalPolicy | None = None, clock: Callable[[], datetime] = wall_clock
+    ) -> None:
         self.cluster = cluster
         self.outbox = Outbox()
+        self.looks = 0  # at everything there is
         self._wake = asyncio.Event()
-        self.work = Workbench(cluster, policy or LocalPolicy(), self.outbox, self._wake.set, wall_clock)
+        self.work = Workbench(cluster, policy or LocalPolicy(), self.outbox, self._wake.set, clock)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
@@ -142,6 +146,12 @@ class Bench:
             assert time.monotonic() < deadline, f"not within {within} s; {self._everything()}"
             await asyncio.sleep(0.01)
 
+    async def looked_again(self, times: int = 2) -> None:
+        """Everything was looked at again, more than once, and what followed from it is done."""
+        wanted = self.looks + times
+        await self.until(lambda: self.looks >= wanted)
+        await self.work.finish()
+
     async def until_state(self, object_id: str, state: str, within: float = 5.0) -> AttemptObservation:
         def has_state() -> AttemptObservation | None:
             seen = self.attempt(object_id)
@@ -173,6 +183,8 @@ class Bench:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            self.work.step(everything=time.monotonic() - looked_at > 0.2)
-            looked_at = time.monotonic() if time.monotonic() - looked_at > 0.2 else looked_at
+            is_time = time.monotonic() - looked_at > 0.2
+            self.work.step(everything=is_time)
+            looked_at = time.monotonic() if is_time else looked_at
+            self.looks += is_time
             await asyncio.sleep(0)

@@ -75,6 +75,22 @@ class PlaneForAgents:
         head = {"apiVersion": "muster.dev/v1", "kind": "Workload", "metadata": {"name": name}}
         await self.call("POST", "/workloads", {**head, "spec": {"queue": "research", "podSets": [pod_set]}})
 
+    async def exchanged(self, times: int = 3, *, since_epoch: int = 0) -> int:
+        """Wait until an agent's Session, newer than that epoch, has had so many more requests answered; its epoch."""
+        began: tuple[int, int] | None = None
+
+        async def is_so() -> bool:
+            nonlocal began
+            epoch, seq = await asyncio.to_thread(self._session)
+            if epoch <= since_epoch:
+                return False
+            began = began if began is not None and began[0] == epoch else (epoch, seq)
+            return seq >= began[1] + times
+
+        await self.until(is_so)
+        assert began is not None
+        return began[0]
+
     async def plan(self) -> None:
         await asyncio.to_thread(self._plan)
 
@@ -93,6 +109,12 @@ class PlaneForAgents:
                 return
             assert time.monotonic() < deadline, f"not within {within} s"
             await asyncio.sleep(0.05)
+
+    def _session(self) -> tuple[int, int]:
+        with self.api.container.uow_factory() as uow:
+            cluster = uow.fleet.cluster_named("east")
+            session = None if cluster is None else uow.agents.session(cluster.id)
+            return (0, 0) if session is None else (session.epoch, session.seq)
 
     def _plan(self) -> None:
         if self._planner is None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 
@@ -178,7 +179,7 @@ async def test_foreign_pods_that_came_first_void_the_attempt_with_their_nodes(cl
         assert seen.rejection.nodes == ["east-2"]
         assert seen.rejection.facts["amount"] == 3
         bench.work.take([a_start(apply)])
-        await asyncio.sleep(0.1)
+        await bench.looked_again()
         assert all(pod.is_gated for pod in cluster.view.pods.values() if pod.workload), "a rejected gang never starts"
 
 
@@ -231,9 +232,11 @@ async def test_a_gang_that_has_run_is_not_given_up_because_a_replacement_waits(c
     lost = next(pod for pod in cluster.view.pods.values() if pod.index == 1)
     cluster.machinery.set_devices("east-1", GPU, 8)
     cluster.machinery.delete_pod(lost.uid)
-    async with Bench(cluster) as again:
+    passed: list[timedelta] = [timedelta()]
+    async with Bench(cluster, clock=lambda: wall_clock() + passed[-1]) as again:
         await again.until(lambda: again.pod(apply.object_id, 1).unschedulable)
-        await asyncio.sleep(REFUSAL_SETTLES.total_seconds() + 0.5)
+        passed.append(2 * REFUSAL_SETTLES)
+        await again.looked_again()
         seen = again.attempt(apply.object_id)
         assert seen is not None
         assert seen.state == "started"
@@ -292,7 +295,7 @@ async def test_a_program_that_failed_is_told_and_not_let_go_again(cluster: Simul
         assert {pod.exit_code for pod in pods} == {7}
         assert not any(pod.disrupted for pod in pods)
         await bench.until(lambda: any(pod.is_gated for pod in cluster.view.pods.values()))  # the Job's next try
-        await asyncio.sleep(0.2)
+        await bench.looked_again()
         assert {pod.phase for pod in bench.pods(apply.object_id)} == {"failed"}
         assert not any(pod.phase == "Running" for pod in cluster.view.pods.values())
 

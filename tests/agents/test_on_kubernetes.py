@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -217,11 +217,13 @@ async def test_only_one_of_two_replicas_leads_and_the_other_takes_over(
     installed: InstalledAgent,
 ) -> None:
     client = await connect_client(installed.kubeconfig)
-    first, second = (Election(client, installed.namespace, name) for name in ("first", "second"))
+    counted = _Counted(client)
+    first = Election(client, installed.namespace, "first")
+    second = Election(counted, installed.namespace, "second")
     try:
         await first.win()
         waiting = asyncio.create_task(second.win())
-        await asyncio.sleep(0.5)
+        await _until(lambda: counted.answers == 2)  # so what the first one says was understood
         assert first.is_leader()
         assert not second.is_leader()
         await first.give_up()
@@ -257,6 +259,26 @@ async def test_without_an_api_server_opening_says_so(tmp_path: Path) -> None:
     with pytest.raises(ClusterUnreachable):
         await cluster.open()
     await cluster.close()
+
+
+class _Counted(KubeClient):
+    """The same client, and how many answers it had."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self.__dict__.update(client.__dict__)
+        self.answers = 0
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> dict[str, Any]:
+        answer = await super().request(method, path, body, query, content_type)
+        self.answers += 1
+        return answer
 
 
 async def _raw(kube: KubeCluster, namespace: str, uid: str) -> dict[str, Any]:
