@@ -119,7 +119,7 @@ def _device(row: Line) -> DeviceView:
         vendor=row.vendor,
         kind=row.kind,
         flavor=row.flavor,
-        model=row.model,
+        model=row.model or row.model_raw,
         memory_mib=row.memory_mib,
         profile=row.profile,
         slots_total=row.slots_total,
