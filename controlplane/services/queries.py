@@ -99,16 +99,27 @@ def queue(uow: UnitOfWork, principal: Principal, path: str) -> QueueView:
 def clusters(uow: UnitOfWork, principal: Principal) -> list[ClusterView]:
     """Every Cluster."""
     authz.require(principal, Action.CLUSTER_READ)
-    return uow.queries.clusters()
+    return _without_others(uow, principal, uow.queries.clusters())
 
 
 def cluster(uow: UnitOfWork, principal: Principal, name: str) -> ClusterView:
     """One; raises NotFound."""
     authz.require(principal, Action.CLUSTER_READ)
-    found = uow.queries.clusters(name)
+    found = _without_others(uow, principal, uow.queries.clusters(name))
     if not found:
         raise NotFound("there is no such cluster")
     return found[0]
+
+
+def _without_others(uow: UnitOfWork, principal: Principal, views: list[ClusterView]) -> list[ClusterView]:
+    """Of a cluster's namespaces, those of Queues that the caller sees: names of others' tell who they are."""
+    if authz.may(principal, Action.PLANE_READ):
+        return views
+    own: dict[str, str] = {}  # by path, inherited down the tree
+    for each in sorted(uow.tenancy.queues(), key=lambda queue: queue.path.count("/")):
+        own[each.path] = each.namespace or own.get(each.path.rpartition("/")[0], "")
+    seen = {namespace for path, namespace in own.items() if authz.sees(principal, path)}
+    return [view.model_copy(update={"namespaces": [at for at in view.namespaces if at in seen]}) for view in views]
 
 
 def nodes(uow: UnitOfWork, principal: Principal, wanted: FleetFilter, paging: Paging) -> Page[NodeView]:

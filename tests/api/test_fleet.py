@@ -95,3 +95,24 @@ def test_clusters_are_an_admins_business(api: Api, what: str) -> None:
     reader = api.client(api.token("ann", "auditor"))
     assert reader.post(f"/api/v1/clusters/eu/{what}", json={}).status_code == 403
     assert api.client().post(f"/api/v1/clusters/nowhere/{what}", json={}).status_code == 404
+
+
+def test_a_tenant_sees_its_own_namespaces_of_a_cluster_and_what_cards_are(plane: Plane, api: Api) -> None:
+    admin = api.client()
+    agent = enrolled(plane, api, "eu", created(admin, "eu"))
+    admin.post("/api/v1/clusters/eu/accept")
+    agent.hello(namespaces=["nlp", "secret-merger", "vision"])
+    agent.report(node("n1", devices=1), whole=True)
+    plane.queue("research")
+    plane.queue("research/nlp")
+    plane.queue("research/nlp/deep")
+    plane.do("UPDATE queue SET namespace = CASE path WHEN 'research' THEN 'nlp' ELSE '' END")
+    plane.queue("other")
+    plane.do("UPDATE queue SET namespace = 'secret-merger' WHERE path = 'other'")
+    member = api.client(api.token("mia", "member", "research/nlp"))
+    for shown in (member.get("/api/v1/clusters/eu").json(), member.get("/api/v1/clusters").json()["items"][0]):
+        assert shown["namespaces"] == ["nlp"]
+    for all_seeing in (admin, api.client(api.token("ann", "auditor"))):
+        assert len(all_seeing.get("/api/v1/clusters/eu").json()["namespaces"]) == 3
+    [card] = member.get("/api/v1/devices?cluster=eu").json()["items"]
+    assert card["model"] == "NVIDIA-H100-80GB-HBM3"
