@@ -7,6 +7,7 @@ goes up at once: a waiting long poll is dropped for it. When the plane is dark, 
 import asyncio
 import random
 import time
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
 import structlog
@@ -68,20 +69,19 @@ class Agent:
 
     async def run(self) -> None:
         """Live until cancelled."""
-        self._identity = await self._open()
-        self._bench.recall()
-        log.info("cluster opened", fingerprint=self._identity.fingerprint, nodes=len(self._cluster.view.nodes))
-        try:
+        async with AsyncExitStack() as ways_out:  # whatever ends us, also before the cluster is open
+            ways_out.push_async_callback(self._cluster.close)
+            ways_out.push_async_callback(self._transport.close)
+            self._identity = await self._open()
+            ways_out.push_async_callback(self._bench.finish)
+            self._bench.recall()
+            log.info("cluster opened", fingerprint=self._identity.fingerprint, nodes=len(self._cluster.view.nodes))
             await self._open_identity()  # only the leader may make a key
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._watch())
                 tasks.create_task(self._work())
                 tasks.create_task(self._talk())
                 tasks.create_task(self._full_lists())
-        finally:
-            await self._bench.finish()
-            await self._transport.close()
-            await self._cluster.close()
 
     async def _open(self) -> Identity:
         while True:

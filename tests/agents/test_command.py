@@ -160,6 +160,24 @@ def test_a_simulated_agent_takes_faults_by_word_and_ends_clean_on_sigterm(world:
     assert "cluster opened" in events
 
 
+def test_an_agent_that_is_stopped_before_its_cluster_answers_leaves_nothing_open(tmp_path: Path) -> None:
+    kubeconfig, said = tmp_path / "kubeconfig", tmp_path / "stderr"
+    kubeconfig.write_text(
+        "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}],"
+        " clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}], users: [{name: a, user: {token: t}}]}"
+    )
+    arguments = ["--kubeconfig", str(kubeconfig), "--cluster", "east", "--plane-url", "http://127.0.0.1:1"]
+    with said.open("w") as stderr:
+        process = subprocess.Popen([*PROGRAM, *arguments], stderr=stderr)
+        try:
+            eventually(lambda: "cluster unreachable" in said.read_text(), 20)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=20) == 0
+    assert json.loads(said.read_text().splitlines()[-1])["event"] == "stopped", said.read_text()
+    assert "Unclosed" not in said.read_text()
+
+
 @contextmanager
 def _connected(port: int) -> Iterator[IO[str]]:
     connection = socket.create_connection(("127.0.0.1", port), timeout=10)
