@@ -78,8 +78,10 @@ def collection(kind: str, namespace: str = "") -> str:
 class KubeClient:
     """One account at one API server."""
 
-    def __init__(self, api: library.ApiClient) -> None:
+    def __init__(self, api: library.ApiClient, answer_seconds: float = ANSWER_SECONDS) -> None:
+        self.is_answered = True  # False from a request that nobody answered in time until anything is answered
         self._api = api
+        self._answer_seconds = answer_seconds
         rest = api.rest_client
         # The library's own session would take a proxy from the environment, which leads nowhere inside a cluster.
         self._http = aiohttp.ClientSession(
@@ -102,7 +104,7 @@ class KubeClient:
         content_type: str = "application/json",
     ) -> Json:
         """Return the answer's object. Raise KubeError for a refusal, ClusterUnreachable for none."""
-        timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS, sock_connect=CONNECT_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=self._answer_seconds, sock_connect=CONNECT_SECONDS)
         headers = {"Content-Type": content_type, "Accept": "application/json", **await self._authorization()}
         data = None if body is None else json.dumps(body)
         try:
@@ -116,9 +118,13 @@ class KubeClient:
                 proxy=self._proxy,
             ) as answer:
                 raw = await answer.read()
+                self.is_answered = True
                 if answer.status >= ERROR_FROM:
                     raise _error(answer.status, raw, answer.headers.get("Retry-After"))
-        except (aiohttp.ClientError, asyncio.TimeoutError, OSError) as error:  # noqa: UP041 - 3.11 has one, aiohttp its own
+        except asyncio.TimeoutError as error:  # noqa: UP041 - 3.11 has one, aiohttp its own
+            self.is_answered = False  # watches that were open stay so, and notice it late
+            raise ClusterUnreachable(str(error) or f"no answer within {self._answer_seconds} s") from error
+        except (aiohttp.ClientError, OSError) as error:
             raise ClusterUnreachable(str(error) or type(error).__name__) from error
         found: Json = json.loads(raw) if raw else {}
         return found
@@ -136,8 +142,10 @@ class KubeClient:
             ) as answer:
                 if answer.status >= ERROR_FROM:
                     raise _error(answer.status, await answer.read(), answer.headers.get("Retry-After"))
+                self.is_answered = True
                 yield {"type": OPENED}
                 async for line in answer.content:
+                    self.is_answered = True
                     if line.strip():
                         yield json.loads(line)
         except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError) as error:  # noqa: UP041 - as above

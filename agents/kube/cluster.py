@@ -203,7 +203,7 @@ class KubeCluster:
                 task.result()
         self._spread()
         self._rebind()
-        is_reachable = all(
+        is_reachable = self._client.is_answered and all(
             kind in NAMESPACED if each.informer.is_forbidden else each.informer.is_reachable
             for (kind, _), each in self._watching.items()
         )

@@ -1,4 +1,4 @@
-"""The informer against an API server that breaks its word: its transitions, driven over HTTP.
+"""The informer, and the view that rests on it, against an API server that breaks its word, over HTTP.
 
 The server here speaks just enough of list and watch to end them badly; a good one is in `test_on_kubernetes`.
 """
@@ -6,18 +6,21 @@ The server here speaks just enough of list and watch to end them badly; a good o
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from aiohttp import web
 from kubernetes_asyncio import client as library
 
+from agents.cluster import Delete, Verdict
 from agents.facts import Json
-from agents.kube.client import KubeClient
+from agents.kube.client import ANSWER_SECONDS, KubeClient
+from agents.kube.cluster import KubeCluster
 from agents.kube.watch import Informer
 
 PATH = "/api/v1/pods"
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def pod(name: str, version: int, kind: str = "") -> Json:
@@ -85,25 +88,34 @@ class Seen:
 
 
 @asynccontextmanager
-async def informing(server: Server) -> AsyncIterator[tuple[Informer, Seen]]:
+async def serving(handler: Handler, answer_seconds: float = ANSWER_SECONDS) -> AsyncIterator[KubeClient]:
     app = web.Application()
-    app.router.add_get(PATH, server.answer)
+    app.router.add_route("*", "/{path:.*}", handler)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     configuration = library.Configuration()
     configuration.host = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    client, seen = KubeClient(library.ApiClient(configuration)), Seen()
-    informer = Informer(client, PATH, seen.put, seen.drop)
-    task = asyncio.create_task(informer.run())
+    client = KubeClient(library.ApiClient(configuration), answer_seconds)
     try:
-        yield informer, seen
+        yield client
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
         await client.close()
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def informing(server: Server) -> AsyncIterator[tuple[Informer, Seen]]:
+    async with serving(server.answer) as client:
+        seen = Seen()
+        informer = Informer(client, PATH, seen.put, seen.drop)
+        task = asyncio.create_task(informer.run())
+        try:
+            yield informer, seen
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
 async def until(check: Callable[[], bool], within: float = 10.0) -> None:
@@ -169,3 +181,42 @@ async def test_a_watch_that_ends_at_once_is_asked_for_ever_more_rarely() -> None
     assert server.asked[:3] == ["list", "10", "10"], "its version is good, though"
     # The least pauses are an eighth, a quarter, half a second and a whole one.
     assert server.moments[5] - server.moments[1] > 1.5
+
+
+class Hanging:
+    """An empty cluster whose API server may take requests and not answer them, while its watches stay open."""
+
+    hangs = False
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if request.query.get("watch") == "true":
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await asyncio.sleep(30)
+            return response
+        if self.hangs:
+            await asyncio.sleep(30)
+        return web.json_response({"metadata": {"uid": "system", "resourceVersion": "1"}, "items": []})
+
+
+async def test_a_write_that_nobody_answers_says_at_once_that_the_cluster_is_not_reachable() -> None:
+    server = Hanging()
+    write = Delete("Job", "team", "train", "uid-train")
+    async with serving(server.answer, answer_seconds=1.0) as client:
+        cluster = KubeCluster(client, None, lambda _: True)
+        try:
+            await cluster.open()
+            assert reaches(cluster)
+            server.hangs = True
+            assert (await cluster.carry_out(write)).verdict is Verdict.LATER
+            assert not reaches(cluster)
+            server.hangs = False
+            assert (await cluster.carry_out(write)).verdict is Verdict.DONE
+            assert reaches(cluster)
+        finally:
+            await cluster.close()
+
+
+def reaches(cluster: KubeCluster) -> bool:
+    cluster.look_after()
+    return cluster.view.is_reachable
