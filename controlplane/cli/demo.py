@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one last JSON line.")] = False,
-    seconds: Annotated[int, typer.Option(min=8, max=600, help="How long gangs arrive.")] = 44,
+    seconds: Annotated[int, typer.Option(min=8, max=600, help="How long gangs arrive.")] = 40,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the plane and its clusters running afterwards.")] = False,
 ) -> None:
     """Watch it work: four simulated clusters, three teams, failures on the way; about a minute."""

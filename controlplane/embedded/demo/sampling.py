@@ -12,6 +12,7 @@ import httpx
 from controlplane.embedded.demo.client import Json, PlaneClient
 
 LOOK_SECONDS = 0.5
+STORY = ("language-pretrain", "assistant-tune")
 FINAL = frozenset({"succeeded", "failed", "cancelled"})
 
 
@@ -46,6 +47,7 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
         self._news: list[str] = []
         self._cluster_states: dict[str, str] = {}
+        self._gang_states: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -72,12 +74,14 @@ class Sampler:
         """Look once, now."""
         queues = list(self._client.items("/queues"))
         clusters = list(self._client.items("/clusters"))
-        states = Counter(each["state"] for each in self._client.items("/workloads"))
+        workloads = list(self._client.items("/workloads"))
+        states = Counter(each["state"] for each in workloads)
         look = Look(clusters, queues, states, _utilisation(clusters))
         self.findings.looks += 1
         self.findings.over_quota += any(_oversold(queue) for queue in queues)
         self.findings.utilisation_permille.append(look.utilisation_permille)
         self._tell(clusters)
+        self._tell_of_gangs(workloads)
         self.latest = look
         return look
 
@@ -88,6 +92,19 @@ class Sampler:
                 if before is not None and before != cluster["state"]:
                     self._news.append(f"{cluster['name']} is {cluster['state']} (was {before})")
                 self._cluster_states[cluster["name"]] = cluster["state"]
+
+    def _tell_of_gangs(self, workloads: list[Json]) -> None:
+        """Who has to leave, and how the named gangs of the story fare."""
+        with self._lock:
+            for each in workloads:
+                name, state, before = each["name"], each["state"], self._gang_states.get(each["id"])
+                self._gang_states[each["id"]] = state
+                if state == before or before is None:
+                    continue
+                if state == "stopping":
+                    self._news.append(f"{name} has to leave its {each['devices']} devices, whole")
+                elif name.startswith(STORY) and state in {"running", "succeeded"}:
+                    self._news.append(f"{name} {'runs' if state == 'running' else 'has finished'}")
 
 
 def _oversold(queue: Json) -> bool:

@@ -10,8 +10,8 @@ from controlplane.embedded.demo.cast import Cast
 from controlplane.embedded.demo.stream import Gang, gangs
 
 SEED = 20
-STREAM_SECONDS = 44.0
-PER_SECOND = 4.0
+STREAM_SECONDS = 40.0
+PER_SECOND = 3.2
 BORROWED_FLAVOR = "nvidia-h200-141gb"
 
 
@@ -57,7 +57,7 @@ def _borrowers() -> Iterator[Gang]:
             pods=8,
             devices=8,
             flavors=(BORROWED_FLAVOR,),
-            run_seconds=25,
+            run_seconds=14,
             level="rack",
         )
 
@@ -70,7 +70,7 @@ def _owners() -> Iterator[Gang]:
             pods=8,
             devices=8,
             flavors=(BORROWED_FLAVOR,),
-            run_seconds=10,
+            run_seconds=8,
             level="rack",
         )
 

@@ -13,7 +13,7 @@ TEAMS = (("company/research/language", 5), ("company/research/vision", 3), ("com
 EIGHTS = ("nvidia-h100-80gb", "nvidia-h200-141gb", "nvidia-a100-80gb")  # flavors of 8-device nodes
 FOURS = "nvidia-gb200-192gb"
 COMPRESSION = 7_200  # seconds of the trace in one second here
-SHORTEST_SECONDS, LONGEST_SECONDS = 2, 12
+SHORTEST_SECONDS, LONGEST_SECONDS = 2, 9
 RACK_FROM_PODS = 2
 
 
