@@ -125,10 +125,10 @@ BY_NAME = {job.name: job for job in PERIODIC}
 
 def run_due(container: Container, names: list[str] | None = None) -> int:
     """Claim and run every job (or those of `names`) whose time has come; returns the rows worked."""
-    jobs = PERIODIC if names is None else [BY_NAME[name] for name in names if name in BY_NAME]
+    jobs = [job for job in PERIODIC if names is None or job.name in names]
     with container.uow_factory() as uow:
-        claimed = uow.planning.claim_periodic({job.name: job.every_seconds for job in jobs})
-    return sum(_run(BY_NAME[name], container) for name in claimed)
+        claimed = frozenset(uow.planning.claim_periodic({job.name: job.every_seconds for job in jobs}))
+    return sum(_run(job, container) for job in jobs if job.name in claimed)  # the long ones stand last in the table
 
 
 def _run(job: Job, container: Container) -> int:

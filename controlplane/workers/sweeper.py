@@ -1,7 +1,7 @@
 """The sweep that every worker and planner runs straight on Postgres, so that work ends with Redis switched off.
 
-It also writes the process's heartbeat: a process is alive when it claims work or sees that there is none, not
-when its pid exists.
+It also writes the process's heartbeat: a process is alive when it comes back to its sweep and reaches the
+database, not when its pid exists.
 """
 
 import threading
@@ -51,9 +51,9 @@ class Sweeper:
                 log.warning("sweep failed", error=type(error).__name__, text=str(error)[:200])
 
     def sweep(self) -> None:
-        """Run what is due, once, and say that this process is alive."""
-        worked = run_due(self._container)
-        telemetry.SWEPT.labels(kind=self._kind).inc(worked)
+        """Say that this process is alive, and run what is due, once. A long job delays the next heartbeat, not this."""
         if self._makes_progress():
             with self._container.uow_factory() as uow:
                 uow.planning.heartbeat(self._name, self._kind)
+        worked = run_due(self._container)
+        telemetry.SWEPT.labels(kind=self._kind).inc(worked)

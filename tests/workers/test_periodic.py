@@ -85,6 +85,17 @@ def test_a_run_is_claimed_once_until_it_is_due_again(plane: Plane, container: Co
         assert uow.planning.claim_periodic({"drop-old": 3_600, "roll-up-usage": 300}) == []
 
 
+def test_a_sweep_says_that_its_process_lives_before_it_begins_what_may_take_long(
+    plane: Plane, container: Container
+) -> None:
+    Sweeper(container, "one", "worker").sweep()
+    [row] = plane.rows(
+        """SELECT beat.at < report.at AS first FROM process_heartbeat AS beat, rebalance_report AS report
+           WHERE beat.name = 'one'"""
+    )
+    assert row.first
+
+
 def test_a_planner_that_does_not_plan_has_no_heartbeat(plane: Plane, container: Container) -> None:
     loop = PlannerLoop(container, "one", lambda _pool, *, on: on)
     sweeper = Sweeper(container, "one", "planner", loop.makes_progress)
