@@ -39,6 +39,7 @@ class Settings(BaseSettings):
     worker_concurrency: int = Field(default=1, ge=1, le=64, description="Threads of a worker; planners have one.")
     cycle_base_every: int = Field(default=200, ge=1, le=100_000, description="Cycles between two stored bases.")
     cycle_retention_hours: int = Field(default=72, ge=1, le=8_760)
+    metrics_port: int = Field(default=0, ge=0, le=65535, description="Of a worker's or planner's metrics; 0: none.")
     log_level: str = "INFO"
 
     def agent_audience(self) -> str:

@@ -14,6 +14,7 @@ import uuid
 
 import structlog
 from celery import Celery, beat
+from prometheus_client import start_http_server
 
 from controlplane import telemetry
 from controlplane.bootstrap import Container, build_container
@@ -84,6 +85,16 @@ def run_planner(container: Container) -> None:
         loop.stop()
 
 
+def serve_metrics(port: int) -> None:
+    """Tell Prometheus of this process, on the loopback; 0: nowhere. A port that is taken must not stop the work."""
+    if not port:
+        return
+    try:
+        start_http_server(port, addr="127.0.0.1")
+    except OSError as error:
+        log.warning("metrics are not served", port=port, text=str(error))
+
+
 def run_beat(container: Container) -> None:
     """Send each periodic job on time; its memory is the table, so nothing is lost when it dies."""
     app = make_app(container.settings.redis_url.get_secret_value(), worker_queue=PERIODIC_QUEUE)
@@ -111,6 +122,8 @@ def main(arguments: list[str]) -> int:
         return 2
     settings = Settings()
     telemetry.configure_logging(settings.log_level)
+    if arguments[0] != "beat":
+        serve_metrics(settings.metrics_port)
     container = build_container(settings)
     {"worker": run_worker, "planner": run_planner, "beat": run_beat}[arguments[0]](container)
     return 0

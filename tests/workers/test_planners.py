@@ -4,9 +4,11 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 import redis
 
+from controlplane.embedded.home import free_port
 from controlplane.wakeups import Wakeups, plan_queue
 from tests.services.planes import NOBODY, Plane
 from tests.support.databases import Database
@@ -101,3 +103,21 @@ def test_two_workers_and_two_beats_run_each_periodic_job_without_harm(
         eventually(lambda: plane.rows("SELECT FROM rebalance_report"), within=START_SECONDS)
         eventually(lambda: len(plane.rows("SELECT FROM process_heartbeat")) == 6, within=START_SECONDS)
     assert plane.rows("SELECT count(*) AS n FROM attempt")[0].n == 4
+
+
+@pytest.mark.parametrize("role", ["planner", "worker"])
+def test_a_process_tells_its_metrics_on_the_loopback_where_it_is_given_a_port(
+    role: str, database: Database, tmp_path: Path
+) -> None:
+    port = free_port()
+    with workers(database, NOBODY, tmp_path, metrics_port=str(port)) as started:
+        started.start(role)
+
+        def is_told() -> bool:
+            try:
+                text = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).text
+            except httpx.TransportError:
+                return False
+            return f'muster_due_rows_swept_total{{kind="{role}"}}' in text
+
+        eventually(is_told, within=START_SECONDS, what="the metrics")
