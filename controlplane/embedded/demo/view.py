@@ -106,7 +106,7 @@ def _cluster_table(clusters: Iterable[Json]) -> Table:
 
 def _queue_table(queues: Iterable[Json]) -> Table:
     table = Table.grid(padding=(0, 2))
-    for queue in queues:
+    for queue in sorted(queues, key=lambda each: str(each["path"]).split("/")):  # children under their parent
         quotas = queue.get("quotas", [])
         used = sum(quota["used"] for quota in quotas)
         nominal = sum(quota["nominal"] or 0 for quota in quotas) or sum(quota["subtree"] for quota in quotas)
