@@ -26,6 +26,8 @@ def test_both_clusters_are_accepted_and_their_inventory_is_right(federation: Fed
         f"node-{index}": f"rack-{index // 4}" for index in range(8)
     }
     assert {node["domains"]["block"] for node in nodes.values()} == {"block-0"}
-    devices = federation.ask("GET", "/devices", cluster="west", limit="500")["items"]
-    assert len(devices) == 12
-    assert {each["vendor"] for each in devices} == {"nvidia"}
+    for name, count, flavor in (("east", 64, H100), ("west", 12, A100)):
+        devices = federation.ask("GET", "/devices", cluster=name, limit="500")["items"]
+        assert len({(each["node"], each["deviceKey"]) for each in devices}) == len(devices) == count
+        assert {(each["vendor"], each["flavor"], each["health"]) for each in devices} == {("nvidia", flavor, "ok")}
+    assert federation.doctor() == []
