@@ -8,6 +8,7 @@ from controlplane.contract.agent.sync import ListPart, PodPlace
 from controlplane.core.ids import WorkloadId
 from controlplane.core.lifecycle import Outcome
 from controlplane.services import sync
+from controlplane.services.attempt_batch import By
 from controlplane.services.attempts import stop
 from controlplane.services.errors import Conflict
 from tests.builders.rows import Rows
@@ -154,7 +155,7 @@ def test_a_tombstone_takes_the_place_of_all_that_was_ordered_before(plane: Plane
     gang, name = placed(plane, agent, team)
     agent.prepare(name)
     with plane.uow() as uow:
-        stop(uow, uow.attempts.live_of([WorkloadId(gang)]), Outcome.PREEMPTED, None, "test")
+        stop(uow, uow.attempts.live_of([WorkloadId(gang)]), Outcome.PREEMPTED, None, By("test"))
     agent.cursor = 0
     assert [each.kind for each in directives(agent.sync())] == ["tombstone"]
     agent.cursor = 0
@@ -184,7 +185,7 @@ def test_objects_of_an_older_attempt_that_reappear_get_a_tombstone_and_change_no
     agent.run(name)
     seen = agent.pods(name, "running")
     with plane.uow() as uow:
-        stop(uow, uow.attempts.live_of([WorkloadId(gang)]), Outcome.PREEMPTED, None, "test")
+        stop(uow, uow.attempts.live_of([WorkloadId(gang)]), Outcome.PREEMPTED, None, By("test"))
     agent.sync()
     agent.bury(name)
     plan(plane)
