@@ -9,7 +9,6 @@ from controlplane.core.ids import WorkloadId
 from controlplane.core.lifecycle import Outcome
 from controlplane.services import sync
 from controlplane.services.attempt_batch import By
-from controlplane.services.attempt_batch import By
 from controlplane.services.attempts import stop
 from controlplane.services.errors import Conflict
 from tests.builders.rows import Rows
