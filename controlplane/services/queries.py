@@ -92,7 +92,7 @@ def queue(uow: UnitOfWork, principal: Principal, path: str) -> QueueView:
     """One; raises NotFound."""
     found = next((each for each in queues(uow, principal) if each.path == path), None)
     if found is None:
-        raise NotFound("there is no such queue")
+        raise NotFound(f"there is no queue {path}")
     return found
 
 
@@ -107,7 +107,7 @@ def cluster(uow: UnitOfWork, principal: Principal, name: str) -> ClusterView:
     authz.require(principal, Action.CLUSTER_READ)
     found = _without_others(uow, principal, uow.queries.clusters(name))
     if not found:
-        raise NotFound("there is no such cluster")
+        raise NotFound(f"there is no cluster {name}")
     return found[0]
 
 

@@ -121,7 +121,7 @@ def _cluster(uow: UnitOfWork, caller: Caller, name: str) -> ClusterId:
     require(caller.principal, Action.CLUSTER_WRITE)
     found = uow.fleet.cluster_named(name)
     if found is None:
-        raise NotFound("there is no such cluster")
+        raise NotFound(f"there is no cluster {name}")
     return found.id
 
 
