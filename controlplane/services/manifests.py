@@ -22,10 +22,16 @@ _DROPPED = {
     "backoffLimit": "a gang is tried again whole (annotation muster.dev/max-attempts)",
     "ttlSecondsAfterFinished": "the plane deletes what has ended, after it was recorded",
     "suspend": "the plane holds pods back by gates until it starts them",
-    "completionMode": "every pod has an index",
+    "completionMode": "every pod has an index, as with Indexed",
     "podReplacementPolicy": "pods are replaced only when they have failed",
 }
 _KEPT = frozenset({"parallelism", "completions", "template", "activeDeadlineSeconds"})
+_NOT_YET = frozenset(
+    {
+        "backoffLimitPerIndex", "managedBy", "manualSelector", "maxFailedIndexes", "podFailurePolicy", "selector",
+        "successPolicy",
+    }
+)  # fmt: skip
 _METADATA = frozenset({"name", "namespace", "labels", "annotations", "creationTimestamp"})
 
 
@@ -92,30 +98,37 @@ def document_of_job(manifest: Mapping[str, object]) -> WorkloadDocument:
 def warnings_of_job(manifest: Mapping[str, object]) -> list[str]:
     """What of the Job's spec is left out, and why."""
     spec = _object(manifest, "spec")
-    return [f"{field} is left out: {why}" for field, why in _DROPPED.items() if field in spec]
+    without_effect = {"completionMode": "Indexed"}
+    return [
+        f"{field} is left out: {why}"
+        for field, why in _DROPPED.items()
+        if field in spec and spec[field] != without_effect.get(field)
+    ]
 
 
 def _queue(labels: Mapping[str, str]) -> str:
     """A label's value holds no slash, so a path is written with dots there."""
     queue = labels.get(LABEL_QUEUE)
     if not queue:
-        raise _invalid(
-            "/metadata/labels", "missing-field", f"the label {LABEL_QUEUE} names the queue, as in research.nlp"
-        )
+        words = f"the label {LABEL_QUEUE} is missing: it names the queue, as in a.b for a/b"
+        raise _invalid("/metadata/labels", "missing-field", words)
     return queue.replace(".", "/")
 
 
 def _gang(spec: Mapping[str, object]) -> dict[str, object]:
     for field in sorted(spec.keys() - _KEPT - _DROPPED.keys()):
+        if field not in _NOT_YET:
+            raise _invalid(f"/spec/{field}", "unknown-field", f"a Job's spec has no field {field}")
         raise _invalid(f"/spec/{field}", "not-yet", f"{field} of a Job is not obeyed yet, so it is not accepted")
     deadline = spec.get("activeDeadlineSeconds", 1)
     if not isinstance(deadline, int) or isinstance(deadline, bool) or not 1 <= deadline <= DEADLINE_MAX:
-        raise _invalid("/spec/activeDeadlineSeconds", "invalid-quantity", "activeDeadlineSeconds is at least 1")
+        words = f"activeDeadlineSeconds is 1 to {DEADLINE_MAX}"
+        raise _invalid("/spec/activeDeadlineSeconds", "invalid-quantity", words)
     parallelism = spec.get("parallelism", 1)
-    if spec.get("completions", parallelism) != parallelism:
-        raise _invalid(
-            "/spec/completions", "invalid-value", "all pods of a gang run at once: completions = parallelism"
-        )
+    completions = spec.get("completions", parallelism)
+    if completions != parallelism:
+        words = f"all pods of a gang run at once: completions ({completions!s:.20}) = parallelism ({parallelism!s:.20})"
+        raise _invalid("/spec/completions", "invalid-value", words)
     return {"replicas": parallelism, "template": spec.get("template")}
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from controlplane.contract.rest.common import slug_of
 from controlplane.services.errors import Fault, Invalid
@@ -18,10 +19,20 @@ def parsed(adapter: TypeAdapter[Model], value: object, *, tagged: bool = False) 
         return adapter.validate_python(value)
     except ValidationError as error:
         faults = tuple(
-            Fault(pointer(each["loc"][tagged:]), each["msg"], slug_of(each["type"], each.get("ctx")))
+            Fault(pointer(each["loc"][tagged:]), _words(each), slug_of(each["type"], each.get("ctx")))
             for each in error.errors(include_url=False, include_input=False)[:FAULTS_MAX]
         )
         raise Invalid(faults[0].detail, slug=faults[0].slug, faults=faults) from None
+
+
+def _words(error: ErrorDetails) -> str:
+    """Pydantic's words do not name the field; our own do."""
+    field = next((part for part in reversed(error["loc"]) if isinstance(part, str)), "")
+    if error["type"] == "extra_forbidden":
+        return f"there is no field {field} here"
+    if error["type"] == "missing":
+        return f"{field} is missing"
+    return error["msg"] if error["type"] == "muster" or not field else f"{field}: {error['msg']}"
 
 
 def pointer(path: Sequence[int | str]) -> str:

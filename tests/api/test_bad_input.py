@@ -192,6 +192,7 @@ CASES: dict[str, tuple[Body, int, str]] = {
     "completions beside parallelism": (job(completions=8), 422, "invalid-value"),
     "activeDeadlineSeconds 0": (job(activeDeadlineSeconds=0), 422, "invalid-quantity"),
     "a podFailurePolicy": (job(podFailurePolicy={"rules": []}), 422, "not-yet"),
+    "a misspelt field of a Job": (job(paralelism=2), 422, "unknown-field"),
 }  # fmt: skip
 
 YAML_CASES: dict[str, tuple[str, int, str]] = {
@@ -238,6 +239,9 @@ def test_a_problem_names_the_place_of_each_mistake(plane: Api) -> None:
         "/spec/podSets/0/devices": "invalid-quantity",
         "/spec/frobnicate": "unknown-field",
     }
+    words = {each["pointer"]: each["detail"] for each in problem["errors"]}
+    assert words["/spec/frobnicate"] == "there is no field frobnicate here"
+    assert words["/spec/podSets/0/replicas"] == "replicas: Input should be greater than or equal to 1"
 
 
 @pytest.mark.parametrize(
