@@ -14,6 +14,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from controlplane.cli.errors import Exit
 from controlplane.embedded import control
 from controlplane.embedded.errors import AlreadyRunning, Refusal, StartFailed
 from controlplane.embedded.home import Home, default_folder
@@ -82,7 +83,7 @@ def logs(
     files = [home.log(name)] if name else sorted(home.logs.glob("*.log"))
     if not files or not all(file.exists() for file in files):
         known = ", ".join(sorted(file.stem for file in home.logs.glob("*.log"))) or "none yet"
-        _fail(f"no log of {name or 'any process'} in {home.logs}; there are: {known}")
+        _fail(f"no log of {name or 'any process'} in {home.logs}; there are: {known}", Exit.NOT_FOUND)
     try:
         for line in _tail(files, follow=follow):
             print(line)
@@ -139,6 +140,6 @@ class _Progress:
                 print(f"  {each.name} runs")
 
 
-def _fail(why: str) -> NoReturn:
+def _fail(why: str, code: Exit = Exit.FAILED) -> NoReturn:
     typer.echo(f"muster: {why}", err=True)
-    raise typer.Exit(1)
+    raise typer.Exit(code)

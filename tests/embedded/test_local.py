@@ -56,7 +56,7 @@ def test_logs_show_one_process_or_all(home: Home, plane: subprocess.Popen[str]) 
     assert "short        began" in everything
     assert "postgres     " in everything
     unknown = muster(home, "logs", "nosuch")
-    assert unknown.exit_code == 1
+    assert unknown.exit_code == 3
     assert "there are: " in unknown.output
 
 
