@@ -127,7 +127,9 @@ def show_cluster(name: ClusterName, output: OutputOption = Output.TABLE) -> None
 def list_nodes(cluster: ClusterOption = None, flavor: FlavorFilter = None, output: OutputOption = Output.TABLE) -> None:
     """List machines with what is free on each."""
     found = list(client().items("/nodes", {"cluster": cluster, "flavor": flavor}))
-    lines = [{**node, **count} for node in found for count in node["flavors"] or [_NOTHING_OWNED]]
+    lines = [
+        {**node, **count} for node in sorted(found, key=_by_place) for count in node["flavors"] or [_NOTHING_OWNED]
+    ]
     render.show(found, output, lambda: render.rows(_NODE_COLUMNS, lines, "no node"))
 
 
@@ -158,7 +160,7 @@ def list_devices(
     """List accelerators with their health."""
     query = {"cluster": cluster, "node": node, "flavor": flavor, "health": health}
     found = list(client().items("/devices", query))
-    render.show(found, output, lambda: render.rows(_DEVICE_COLUMNS, found, "no device"))
+    render.show(found, output, lambda: render.rows(_DEVICE_COLUMNS, sorted(found, key=_by_place), "no device"))
 
 
 def _show_token(made: Json, token_file: str, output: Output) -> None:
@@ -193,6 +195,10 @@ def _node_state(node: Json) -> str:
     if not node["ready"]:
         return "not ready"
     return "cordoned" if node["cordoned"] or node["cordonedByUs"] else "ready"
+
+
+def _by_place(each: Json) -> tuple[str, str]:
+    return each["cluster"], each.get("name") or each["node"]
 
 
 _NO_QUOTA: Json = dict.fromkeys(("flavor", "nominal", "borrow", "lend", "used", "borrowed", "available"), "-")
