@@ -29,6 +29,7 @@ METRICS = (
 def configure_logging(level: str = "INFO") -> None:
     """Send one JSON object per line to stderr, with the bound context (workload, cluster, cycle)."""
     logging.basicConfig(level=level.upper(), format="%(message)s", stream=sys.stderr, force=True)
+    logging.getLogger("alembic.runtime.plugins").setLevel(logging.WARNING)  # it lists its own parts, a line for each
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
