@@ -84,7 +84,7 @@ def write_config(current: str, contexts: Mapping[str, Context]) -> None:
 def current_context() -> Context:
     """Where to go: `MUSTER_URL`, else the context that `MUSTER_CONTEXT` or the config file names."""
     if url := os.environ.get("MUSTER_URL"):
-        return Context("environment", url, os.environ.get("MUSTER_TOKEN_FILE", ""))
+        return Context("environment", url, "")
     current, contexts = read_config()
     name = os.environ.get("MUSTER_CONTEXT") or current
     if name not in contexts:
@@ -94,13 +94,14 @@ def current_context() -> Context:
 
 
 def token_of(context: Context) -> str:
-    """The token: from `MUSTER_TOKEN`, else from the context's file; "" where there is none."""
+    """The token: of `MUSTER_TOKEN`, else in the file of `MUSTER_TOKEN_FILE` or the context; "" where there is none."""
     if token := os.environ.get("MUSTER_TOKEN"):
         return token.strip()
-    if not context.token_file:
+    file = os.environ.get("MUSTER_TOKEN_FILE") or context.token_file
+    if not file:
         return ""
     try:
-        return Path(context.token_file).expanduser().read_text(encoding="utf-8").strip()
+        return Path(file).expanduser().read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"cannot read the token: {error}", Exit.WRONG_INPUT) from None
 

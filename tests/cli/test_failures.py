@@ -77,6 +77,9 @@ def test_contexts_are_kept_in_a_private_file_that_names_the_tokens_file(muster: 
     by_file = Muster(tmp_path)
     assert by_file(f"context set here --url {told['MUSTER_URL']} --token-file {token}").code == 0
     assert by_file("context set there --url https://plane.example").code == 0
+    assert by_file("whoami", MUSTER_CONTEXT="here").code == 0
+    nobody = by_file("whoami", MUSTER_CONTEXT="here", MUSTER_TOKEN_FILE=str(tmp_path / "nothing"))
+    assert (nobody.code, "cannot read the token" in nobody.err) == (2, True)  # and nobody else's token is taken instead
     config = tmp_path / "muster" / "config.yaml"
     assert stat.S_IMODE(config.stat().st_mode) == 0o600
     assert told["MUSTER_TOKEN"] not in config.read_text(encoding="utf-8")
