@@ -4,6 +4,7 @@ Nothing outside this folder is written. A file is 0600 and a folder 0700 from th
 the process that holds the servers and goes with it, however it ends.
 """
 
+import atexit
 import fcntl
 import json
 import os
@@ -81,6 +82,13 @@ def reserve(port: int) -> bool:
 
 
 _reserved: dict[int, socket.socket] = {}
+
+
+@atexit.register
+def _give_back() -> None:
+    """The kernel would do it too, only with less grace."""
+    for mark in _reserved.values():
+        mark.close()
 
 
 @dataclass(frozen=True, slots=True)

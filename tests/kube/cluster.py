@@ -143,7 +143,9 @@ class KubeCluster:
             "spec": {"expirationSeconds": ttl_seconds},
         }
         path = self.client.path("ServiceAccount", namespace, name) + "/token"
-        return str(self.client.request("POST", path, json=request)["status"]["token"])
+        # The API server may not have seen yet, in its own cache, an account that it has just made.
+        answer = self.wait_for(lambda: self.client.request("POST", path, json=request), f"a token of {name}")
+        return str(answer["status"]["token"])
 
     def client_of(self, namespace: str, name: str) -> KubeClient:
         """Speak as a ServiceAccount, with its rights only."""
