@@ -64,9 +64,10 @@ class HttpAgent(Agent):
         now = int(time.time())
         digest = base64.urlsafe_b64encode(hashlib.sha256(body).digest()).rstrip(b"=").decode()
         signed_at = claims.get("iat", now)
+        until = signed_at + 60 if isinstance(signed_at, int) else now + 60
         stated = {
             "sub": self.name, "aud": self.audience, "htm": "POST", "htu": path, "bh": digest, "iat": now,
-            "exp": signed_at + 60 if isinstance(signed_at, int) else now + 60, "se": self.epoch, "seq": self.seq, **claims,
+            "exp": until, "se": self.epoch, "seq": self.seq, **claims,
         }  # fmt: skip
         header = {"alg": "ES256", "typ": "agent-pop+jwt", "kid": key.thumbprint()}
         return jws.serialize_compact(header, json.dumps(stated), key, algorithms=["ES256"])
