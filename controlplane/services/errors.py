@@ -79,3 +79,19 @@ class TooMany(ServiceError):
     """Asked too often; later it may be heard."""
 
     slug = "rate-limited"
+
+
+class PreconditionRequired(ServiceError):
+    """The caller does not say what it believes to change."""
+
+    slug = "precondition-required"
+
+
+class PreconditionFailed(ServiceError):
+    """It is no longer what the caller saw; `etag` is what stands now, None where nothing does."""
+
+    slug = "precondition-failed"
+
+    def __init__(self, detail: str, *, etag: str | None = None) -> None:
+        super().__init__(detail)
+        self.etag = etag
