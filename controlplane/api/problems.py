@@ -19,6 +19,8 @@ from controlplane.services.errors import (
     Invalid,
     Malformed,
     NotFound,
+    PreconditionFailed,
+    PreconditionRequired,
     ServiceError,
     TooLarge,
     TooMany,
@@ -34,8 +36,10 @@ TABLE: Mapping[type[Exception], tuple[int, str]] = {
     Forbidden: (403, "You may not do this"),
     NotFound: (404, "There is no such thing"),
     Conflict: (409, "It contradicts what is stored"),
+    PreconditionFailed: (412, "It is not what you saw"),
     TooLarge: (413, "The request is too large"),
     TooNew: (426, "The agent is newer than the plane"),
+    PreconditionRequired: (428, "Say what you believe to change"),
     TooMany: (429, "That was too often"),
     Invalid: (422, "The request means nothing allowed"),
     Refused: (409, "It contradicts what is stored"),
@@ -91,6 +95,8 @@ def of_error(request_id: str, error: Exception) -> Response:
 def request_id_of(request: Request) -> str:
     """The id that the edge gave this request."""
     return str(request.scope.get("muster.request_id", ""))
+        if isinstance(error, PreconditionFailed) and error.etag is not None:
+            headers = {"ETag": f'"{error.etag}"'}
 
 
 def on_known(request: Request, error: Exception) -> Response:
