@@ -18,6 +18,7 @@ from controlplane.contract.rest.common import (
     RestModel,
     refusal,
 )
+from controlplane.contract.rest.cordons import CordonView, DrainView
 from controlplane.contract.rest.quantities import CpuMilli, Duration, MemoryBytes
 from controlplane.contract.rest.workloads import not_yet
 
@@ -142,7 +143,7 @@ class EnrolmentTokenView(RestModel):
 
 
 class Cordon(RestModel):
-    """Why a node is taken out of planning; an empty reason puts it back."""
+    """Why a node is taken out of planning; an empty reason puts it back. The older form, by number."""
 
     reason: PlainText = ""
 
@@ -179,6 +180,8 @@ class ClusterView(RestModel):
     accepted_at: Moment | None = None
     version: int
     spec: dict[str, Json] = Field(default_factory=dict)
+    cordon: CordonView | None = None
+    drain: DrainView | None = None
 
 
 class NodeView(RestModel):
@@ -190,7 +193,8 @@ class NodeView(RestModel):
     kind: Literal["real", "virtual", "fake"]
     ready: bool
     cordoned: bool
-    cordoned_by_us: str = ""
+    cordoned_by_us: str = ""  # the reason of `cordon`, as it was shown before there was more to say
+    cordon: CordonView | None = None
     domains: dict[str, str] = Field(default_factory=dict)
     flavors: list[FlavorCount] = Field(default_factory=list)
     cpu_milli: int = 0
@@ -220,4 +224,5 @@ class DeviceView(RestModel):
     health: str
     health_reasons: list[dict[str, Json]] = Field(default_factory=list)
     state: str
+    cordon: CordonView | None = None
     observed_at: Moment
