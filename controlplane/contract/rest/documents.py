@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from controlplane.contract.rest.common import RestModel, Warned
+from controlplane.contract.rest.common import Json, RestModel, Warned
 from controlplane.contract.rest.fleet import ClusterDocument, FlavorDocument
 from controlplane.contract.rest.tenancy import PolicyDocument, PoolDocument, QueueDocument, WindowDocument
 from controlplane.contract.rest.workloads import WorkloadDocument
@@ -26,17 +26,51 @@ KINDS = (*DOCUMENT_KINDS, "Job")
 """What may be applied; `Job` is a `batch/v1` manifest with the label `muster.dev/queue`."""
 
 
+def _is_missing(value: Json) -> bool:
+    return value is None
+
+
+class Change(RestModel):
+    """One value of a document that differs; the side where it is not there is left out.
+
+    `path` is a JSON pointer; a Queue's quotas are named by Flavor (`/spec/quotas/nvidia-h100-80gb/nominal`).
+    """
+
+    path: str
+    before: Json = Field(default=None, exclude_if=_is_missing)
+    after: Json = Field(default=None, exclude_if=_is_missing)
+
+
 class Applied(RestModel):
-    """What came of one document."""
+    """What came of one document; after a dry run: what would come of it. `etag`: of what stands now, if anything."""
 
     kind: str
     name: str
-    result: Literal["created", "changed", "unchanged", "submitted"]
+    result: Literal["created", "changed", "unchanged", "submitted", "deleted"]
     id: str = ""
+    etag: str = ""
+    changes: list[Change] = Field(default_factory=list)
     warnings: list[Warned] = Field(default_factory=list)
 
 
 class ApplyAnswer(RestModel):
-    """All of the documents were taken, or none was."""
+    """All of the documents were taken, or none was.
+
+    `basis` stands for every document that the request touches, as it was before: sent as `If-Match` after a dry run,
+    it keeps the request from changing anything that the dry run has not shown.
+    """
 
     applied: list[Applied]
+    dry_run: bool = False
+    basis: str = ""
+
+
+class DocumentView(RestModel):
+    """A stored document as people write it, defaults left out; applying it again changes nothing."""
+
+    kind: str
+    name: str
+    version: int
+    etag: str
+    labels: dict[str, str] = Field(default_factory=dict)
+    document: dict[str, Json]
