@@ -7,7 +7,7 @@ import hashlib
 import secrets
 from datetime import timedelta
 
-from controlplane.contract.rest.tenancy import TokenCreate, TokenView
+from controlplane.contract.rest.people import TokenCreate, TokenView
 from controlplane.core.facts.tenancy import Binding, NewToken, Principal, Role
 from controlplane.services.authz import Action, Caller, require
 from controlplane.services.errors import Invalid, NotFound, Unauthenticated

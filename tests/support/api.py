@@ -11,7 +11,7 @@ import httpx
 
 from controlplane.api.serve import Listeners, listeners
 from controlplane.bootstrap import Container, build_container, first_admin_token
-from controlplane.contract.rest.tenancy import TokenCreate
+from controlplane.contract.rest.people import TokenCreate
 from controlplane.services import tokens
 from controlplane.services.authz import Caller
 from controlplane.services.ports.unit_of_work import run

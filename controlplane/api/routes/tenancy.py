@@ -10,7 +10,8 @@ from controlplane.api.parameters import IDEMPOTENCY_KEY, IdempotencyKey
 from controlplane.api.routes.workloads import replayable
 from controlplane.contract.rest.common import Page
 from controlplane.contract.rest.documents import ApplyAnswer
-from controlplane.contract.rest.tenancy import QueueMove, QueueView, TokenCreate, TokenView, WhoAmI
+from controlplane.contract.rest.people import TokenCreate, TokenView, WhoAmI
+from controlplane.contract.rest.tenancy import QueueMove, QueueView
 from controlplane.services import queries, tenancy, tokens
 from controlplane.services.documents import document_from
 from controlplane.services.errors import Fault, Invalid, Malformed

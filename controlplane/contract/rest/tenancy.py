@@ -1,4 +1,4 @@
-"""Documents of Queues, Pools, Policies and Windows, and what the API shows of Queues and tokens."""
+"""Documents of Queues, Pools, Policies and Windows, and what the API shows of Queues."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +10,6 @@ from controlplane.contract.rest.common import (
     FreeName,
     Json,
     Metadata,
-    Moment,
     Name,
     PlainText,
     Positive,
@@ -19,7 +18,6 @@ from controlplane.contract.rest.common import (
     RestModel,
     refusal,
 )
-from controlplane.contract.rest.quantities import Duration
 from controlplane.contract.rest.workloads import not_yet
 
 UNITS_MAX = 10**9
@@ -184,33 +182,3 @@ class QueueView(RestModel):
     quotas: list[QuotaView] = Field(default_factory=list)
     waiting: int = 0
     running: int = 0
-
-
-class TokenCreate(RestModel):
-    """A token for a person or service, with one role, in one Queue's subtree or everywhere."""
-
-    principal: Name
-    kind: Literal["person", "service"] = "person"
-    role: Literal["platform-admin", "team-lead", "member", "auditor"] = "member"
-    queue: QueuePath | None = None
-    expires_in: Duration | None = None
-    name: PlainText = ""
-
-
-class TokenView(RestModel):
-    """A fresh token; its text is shown this once."""
-
-    id: int
-    principal: str
-    role: str
-    queue: str | None = None
-    expires_at: Moment | None = None
-    token: str
-
-
-class WhoAmI(RestModel):
-    """Who the caller is to the plane."""
-
-    principal: str
-    kind: str
-    roles: list[str]

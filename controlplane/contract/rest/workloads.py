@@ -260,6 +260,18 @@ class WorkloadSummary(RestModel):
     reason: str = ""
 
 
+class LogsView(RestModel):
+    """Where the logs of a live pod are: `command` is to be typed by whoever may reach the cluster.
+
+    The context is the cluster's name here; a person's own kubeconfig may call it otherwise.
+    """
+
+    cluster: str
+    namespace: str
+    pod: str  # "<PodSet>-<index>", as `describe` names it
+    command: str
+
+
 class WorkloadView(RestModel):
     """All that the plane knows of one Workload."""
 
@@ -284,7 +296,25 @@ class WorkloadView(RestModel):
     reasons: list[ReasonView] = Field(default_factory=list)
     attempts: list[AttemptView] = Field(default_factory=list)
     spec: dict[str, Json] = Field(default_factory=dict)
+    logs: list[LogsView] = Field(default_factory=list)  # of live pods, the first ranks of them
     warnings: list[Warned] = Field(default_factory=list)
+
+
+class WorkloadPatch(RestModel):
+    """What may be changed of a live Workload: where it stands among others of its Queue."""
+
+    priority: Annotated[int, Field(strict=True, ge=0, le=PRIORITY_MAX)] | None = None
+    priority_class: Literal["production", "high", "normal", "low", "best-effort"] | None = None
+
+    @model_validator(mode="after")
+    def _one_of(self) -> "WorkloadPatch":
+        if (self.priority is None) == (self.priority_class is None):
+            raise refusal("invalid-value", "give either priority or priorityClass")
+        return self
+
+    def value(self) -> int:
+        """The number asked for."""
+        return self.priority if self.priority is not None else PRIORITY_CLASSES[self.priority_class or "normal"]
 
 
 class Explanation(RestModel):
