@@ -6,9 +6,9 @@ names that everybody uses, `DATABASE_URL` and `REDIS_URL`.
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AliasChoices, Field, SecretStr
+from pydantic import AliasChoices, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 Seconds = Annotated[int, Field(ge=1, le=86_400)]
@@ -29,7 +29,10 @@ class Settings(BaseSettings):
     agent_host: str = "127.0.0.1"
     agent_port: int = Field(default=8441, ge=0, le=65535)
     agent_url: str = Field(default="", description="The agents' listener as they know it; empty: from host and port.")
+    tls_cert_file: Path | None = Field(default=None, description="Both listeners speak TLS with this chain (PEM).")
+    tls_key_file: Path | None = Field(default=None, description="Its private key (PEM); both are read again.")
     body_bytes_max: int = Field(default=1_048_576, ge=1_024, le=16_777_216)
+    body_seconds: Seconds = Field(default=30, description="How long a request's head, then its body, may take to come.")
     secrets_dir: Path | None = Field(default=None, description="Folder of the plane's signing key; the API needs it.")
 
     poll_seconds: Seconds = Field(default=25, description="The longest that an agent's sync waits for directives.")
@@ -40,8 +43,17 @@ class Settings(BaseSettings):
     cycle_base_every: int = Field(default=200, ge=1, le=100_000, description="Cycles between two stored bases.")
     cycle_retention_hours: int = Field(default=72, ge=1, le=8_760)
     metrics_port: int = Field(default=0, ge=0, le=65535, description="Of a worker's or planner's metrics; 0: none.")
+    health_host: str = Field(default="127.0.0.1", description="Where a worker, planner or beat answers probes.")
+    health_port: int = Field(default=0, ge=0, le=65535, description="Of /livez, /readyz and /metrics; 0: none.")
     log_level: str = "INFO"
+
+    @model_validator(mode="after")
+    def _certificate_and_key_come_together(self) -> Self:
+        if (self.tls_cert_file is None) != (self.tls_key_file is None):
+            raise ValueError("MUSTER_TLS_CERT_FILE and MUSTER_TLS_KEY_FILE: give both or neither")
+        return self
 
     def agent_audience(self) -> str:
         """The external address of the agents' listener; signed requests name it as their audience."""
-        return self.agent_url or f"http://{self.agent_host}:{self.agent_port}"
+        scheme = "https" if self.tls_cert_file else "http"
+        return self.agent_url or f"{scheme}://{self.agent_host}:{self.agent_port}"

@@ -17,6 +17,7 @@ GIVEN = {
     "MUSTER_AGENT_PORT": ("9441", 9441),
     "MUSTER_AGENT_URL": ("https://muster.example", "https://muster.example"),
     "MUSTER_BODY_BYTES_MAX": ("2048", 2048),
+    "MUSTER_BODY_SECONDS": ("5", 5),
     "MUSTER_SECRETS_DIR": ("keys", Path("keys")),
     "MUSTER_POLL_SECONDS": ("1", 1),
     "MUSTER_LEASE_SECONDS": ("2", 2),
@@ -26,6 +27,8 @@ GIVEN = {
     "MUSTER_CYCLE_BASE_EVERY": ("7", 7),
     "MUSTER_CYCLE_RETENTION_HOURS": ("8", 8),
     "MUSTER_METRICS_PORT": ("9464", 9464),
+    "MUSTER_HEALTH_HOST": ("::", "::"),
+    "MUSTER_HEALTH_PORT": ("8081", 8081),
     "MUSTER_LOG_LEVEL": ("DEBUG", "DEBUG"),
 }
 
@@ -77,3 +80,13 @@ def test_agents_sign_for_the_address_that_they_know(environment: pytest.MonkeyPa
     assert Settings().agent_audience() == "http://127.0.0.1:8441"
     environment.setenv("MUSTER_AGENT_URL", "https://muster.example")
     assert Settings().agent_audience() == "https://muster.example"
+
+
+def test_certificate_and_key_come_together(environment: pytest.MonkeyPatch) -> None:
+    assert Settings().tls_cert_file is None
+    environment.setenv("MUSTER_TLS_CERT_FILE", "tls.crt")
+    with pytest.raises(ValidationError, match="give both or neither"):
+        Settings()
+    environment.setenv("MUSTER_TLS_KEY_FILE", "tls.key")
+    assert Settings().tls_key_file == Path("tls.key")
+    assert Settings().agent_audience() == "https://127.0.0.1:8441"

@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import uuid
+from collections.abc import Iterator
 
 import structlog
 from celery import Celery, beat
@@ -21,6 +22,7 @@ from controlplane.bootstrap import Container, build_container
 from controlplane.core.ids import PoolId
 from controlplane.settings import Settings
 from controlplane.wakeups import PERIODIC_TASK, plan_queue
+from controlplane.workers import health
 from controlplane.workers.app import make_app
 from controlplane.workers.periodic import PERIODIC
 from controlplane.workers.planning import PlannerLoop
@@ -51,10 +53,18 @@ def run_worker(container: Container) -> None:
     name = process_name("worker")
     app = make_app(container.settings.redis_url.get_secret_value(), worker_queue=PERIODIC_QUEUE)
     bind_periodic(app, container)
-    sweeper = Sweeper(container, name, "worker")
+    with _sweeping(container, Sweeper(container, name, "worker")):
+        _celery_worker(app, name, PERIODIC_QUEUE, container.settings.worker_concurrency)
+
+
+@contextlib.contextmanager
+def _sweeping(container: Container, sweeper: Sweeper) -> Iterator[None]:
+    """Sweep, and answer probes about it, until the block ends."""
+    settings = container.settings
     sweeper.start()
     try:
-        _celery_worker(app, name, PERIODIC_QUEUE, container.settings.worker_concurrency)
+        with health.answering(settings.health_host, settings.health_port, sweeper, container.heartbeat_seconds_max()):
+            yield
     finally:
         sweeper.stop()
 
@@ -77,11 +87,10 @@ def run_planner(container: Container) -> None:
     sweeper = Sweeper(container, name, "planner", loop.makes_progress)
 
     loop.start()
-    sweeper.start()
     try:
-        _celery_worker(app, name, f"idle.{name}", 1)
+        with _sweeping(container, sweeper):
+            _celery_worker(app, name, f"idle.{name}", 1)
     finally:
-        sweeper.stop()
         loop.stop()
 
 
@@ -107,12 +116,11 @@ def run_beat(container: Container) -> None:
         }
         for job in PERIODIC
     }
-    sweeper = Sweeper(container, process_name("beat"), "beat")
-    sweeper.start()
     service = beat.Service(app, scheduler_cls="celery.beat:Scheduler")
     signal.signal(signal.SIGTERM, lambda *_: service.stop())
     signal.signal(signal.SIGQUIT, lambda *_: service.stop())
-    service.start()
+    with _sweeping(container, Sweeper(container, process_name("beat"), "beat")):
+        service.start()
 
 
 def main(arguments: list[str]) -> int:

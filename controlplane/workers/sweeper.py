@@ -5,6 +5,7 @@ database, not when its pid exists.
 """
 
 import threading
+import time
 from collections.abc import Callable
 
 import structlog
@@ -15,6 +16,7 @@ from controlplane.workers.periodic import run_due
 
 log = structlog.get_logger(__name__)
 BACK_OFF_SECONDS_MAX = 30
+HUNG_SECONDS = 300  # each statement ends in seconds, but one sweep may run every job, and the long ones page
 
 
 class Sweeper:
@@ -29,6 +31,8 @@ class Sweeper:
         self._kind = kind
         self._makes_progress = makes_progress
         self._stop = threading.Event()
+        self._turned_at = time.monotonic()
+        self._reached_at: float | None = None
         self._thread = threading.Thread(target=self._run, name="sweeper", daemon=True)
 
     def start(self) -> None:
@@ -39,10 +43,20 @@ class Sweeper:
         """End after the current sweep."""
         self._stop.set()
 
+    def is_hung(self) -> bool:
+        """Whether this sweep, or what the process is there for, has not come round for far too long."""
+        is_recent = time.monotonic() - self._turned_at < HUNG_SECONDS
+        return not (is_recent and self._thread.is_alive() and self._makes_progress())
+
+    def seconds_since_reached(self) -> float | None:
+        """How long ago this process last wrote its heartbeat; None: never yet."""
+        return None if self._reached_at is None else time.monotonic() - self._reached_at
+
     def _run(self) -> None:
         failures = 0
         pause = self._container.settings.sweep_seconds
         while not self._stop.wait(min(pause * 2**failures, BACK_OFF_SECONDS_MAX) if failures else pause):
+            self._turned_at = time.monotonic()
             try:
                 self.sweep()
                 failures = 0
@@ -55,5 +69,6 @@ class Sweeper:
         if self._makes_progress():
             with self._container.uow_factory() as uow:
                 uow.planning.heartbeat(self._name, self._kind)
+            self._reached_at = time.monotonic()
         worked = run_due(self._container)
         telemetry.SWEPT.labels(kind=self._kind).inc(worked)
