@@ -33,6 +33,8 @@ class Cluster(Tracked, Base):
         Index("uq_cluster_fingerprint_live", "fingerprint", unique=True,
               postgresql_where=text("fingerprint IS NOT NULL AND removed_at IS NULL")),
         Index("uq_cluster_name_live", "name", unique=True, postgresql_where=text("removed_at IS NULL")),
+        CheckConstraint("(drain_reason <> '') = (drain_deadline_at IS NOT NULL)", name="drain_whole"),
+        CheckConstraint("drain_reason <> '' OR NOT then_remove", name="removal_drains"),
     )  # fmt: skip
     id: Mapped[BigKey]
     pool_id: Mapped[int] = mapped_column(ForeignKey("pool.id"), index=True)
@@ -51,6 +53,13 @@ class Cluster(Tracked, Base):
     inventory_revision: Mapped[int] = mapped_column(server_default="0")
     last_heard_at: Mapped[Moment | None]
     lost_at: Mapped[Moment | None]  # stored once when it falls silent; every grace is counted from here
+    cordon_reason: Mapped[str] = mapped_column(server_default="")  # "" = not; nothing new, what runs goes on
+    cordon_until: Mapped[Moment | None]
+    cordon_by: Mapped[str] = mapped_column(server_default="")
+    drain_reason: Mapped[str] = mapped_column(server_default="")  # "" = not; beside the state: it may fall silent too
+    drain_deadline_at: Mapped[Moment | None]
+    drain_by: Mapped[str] = mapped_column(server_default="")
+    then_remove: Mapped[bool] = mapped_column(server_default=text("false"))  # once the drain has emptied it
     version: Mapped[int] = mapped_column(server_default="1")
     created_at: Mapped[Moment]
     accepted_at: Mapped[Moment | None]
@@ -65,6 +74,7 @@ class Node(Tracked, Base):
     __table_args__ = (
         UniqueConstraint("cluster_id", "uid"),
         Index("uq_node_name_live", "cluster_id", "name", unique=True, postgresql_where=text("removed_at IS NULL")),
+        Index("ix_node_cordon_until", "cordon_until", postgresql_where=text("cordon_until IS NOT NULL")),
         CheckConstraint("kind IN ('real', 'virtual', 'fake')", name="kind_known"),
     )
     id: Mapped[BigKey]
@@ -78,6 +88,10 @@ class Node(Tracked, Base):
     ready_changed_at: Mapped[Moment | None]
     cordoned: Mapped[bool] = mapped_column(server_default=text("false"))  # in Kubernetes
     cordoned_by_us: Mapped[str] = mapped_column(server_default="")  # the reason; "" = not
+    cordon_until: Mapped[Moment | None]
+    cordon_by: Mapped[str] = mapped_column(server_default="")
+    cordon_version: Mapped[int] = mapped_column(server_default="1")  # raised by whoever cordons or puts back
+    resources: Mapped[list[dict[str, object]]] = mapped_column(JSONB, server_default=text("'[]'"))  # counts as told
     deleting: Mapped[bool] = mapped_column(server_default=text("false"))
     taints: Mapped[list[dict[str, str]]] = mapped_column(JSONB, server_default=text("'[]'"))
     domains: Mapped[dict[str, str]] = mapped_column(JSONB, server_default=text("'{}'"))  # level -> domain name
@@ -116,6 +130,7 @@ class NodeFlavor(Tracked, Base):
     owned: Mapped[Big]
     allocatable: Mapped[Big]
     foreign_held: Mapped[int] = mapped_column(server_default="0")
+    withheld: Mapped[int] = mapped_column(server_default="0")  # of cordoned devices, which would be usable
     capacity: Mapped[Big]
     overdraft: Mapped[int] = mapped_column(server_default="0")
     held: Mapped[int] = mapped_column(server_default="0")
@@ -127,6 +142,7 @@ class Device(Base):
     __tablename__ = "device"
     __table_args__ = (
         UniqueConstraint("cluster_id", "device_key"),
+        Index("ix_device_cordoned", "node_id", postgresql_where=text("cordon_reason <> ''")),
         CheckConstraint("key_quality IN ('uuid', 'dra', 'pci', 'synthetic')", name="key_quality_known"),
         CheckConstraint("kind IN ('card', 'partition', 'slot_pool', 'tpu_chip', 'fpga', 'virtual')", name="kind_known"),
         CheckConstraint("health IN ('ok', 'warn', 'unhealthy', 'lost', 'unknown')", name="health_known"),
@@ -142,6 +158,7 @@ class Device(Base):
     vendor: Mapped[str]
     kind: Mapped[str]
     flavor: Mapped[str]
+    resource: Mapped[str] = mapped_column(server_default="")  # the Kubernetes resource that counts it
     parent_key: Mapped[str | None]
     model_raw: Mapped[str] = mapped_column(server_default="")
     model: Mapped[str] = mapped_column(server_default="")
@@ -171,6 +188,10 @@ class Device(Base):
     sources: Mapped[list[str]] = mapped_column(JSONB, server_default=text("'[]'"))
     source_generation: Mapped[int | None]
     raw: Mapped[Document] = mapped_column(server_default=text("'{}'"))
+    cordon_reason: Mapped[str] = mapped_column(server_default="")  # "" = not
+    cordon_until: Mapped[Moment | None]
+    cordon_by: Mapped[str] = mapped_column(server_default="")
+    cordon_version: Mapped[int] = mapped_column(server_default="1")
     first_seen_at: Mapped[Moment]
     observed_at: Mapped[Moment]
 
