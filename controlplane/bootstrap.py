@@ -17,10 +17,11 @@ from controlplane.db.health import schema_trouble
 from controlplane.db.listen import Waker
 from controlplane.db.snapshot_reader import SqlSnapshotReader
 from controlplane.db.unit_of_work import SqlUnitOfWork
-from controlplane.services import tokens
+from controlplane.services import health, tokens
 from controlplane.services.errors import Unauthenticated
 from controlplane.services.ports.planning import SnapshotReader
 from controlplane.services.ports.unit_of_work import UnitOfWorkFactory, run
+from controlplane.services.recent import RecentWorld
 from controlplane.services.scheduling import PlanningTools
 from controlplane.services.signing import Signer, load_signer
 from controlplane.settings import Settings
@@ -41,6 +42,7 @@ class Container:
     wakeups: Wakeups
     snapshot_reader: SnapshotReader
     waker: Waker
+    recent: RecentWorld = field(default_factory=RecentWorld)
     new_id: Callable[[], str] = field(default=lambda: str(uuid.uuid4()))
 
     def planning_tools(self) -> PlanningTools:
@@ -61,7 +63,7 @@ class Container:
 
     def probes(self) -> Mapping[str, Callable[[], str]]:
         """What `/readyz` asks beside the heartbeats."""
-        return {"database": self._database_trouble, "redis": self._redis_trouble}
+        return {health.DATABASE: self._database_trouble, "redis": self._redis_trouble}
 
     def heartbeat_seconds_max(self) -> int:
         """A process that has been silent for longer makes no progress."""
@@ -104,11 +106,14 @@ def build_container(settings: Settings) -> Container:
     )
 
 
-def first_admin_token(settings: Settings) -> str:
-    """A new token for the first admin. Who can open the database may do everything anyway, so each call makes one."""
+def first_admin_token(settings: Settings, *, only_first: bool = False) -> str:
+    """A new token for the first admin; who can open the database may do everything anyway.
+
+    Raises Conflict with `only_first` where an administrator has a token that lives.
+    """
     container = build_container(settings)
     try:
-        return run(container.uow_factory, tokens.first_admin)
+        return run(container.uow_factory, tokens.only_admin if only_first else tokens.first_admin)
     finally:
         container.close()
 

@@ -3,12 +3,14 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import cast
 
-from controlplane.contract.rest.workloads import PodSetSpec, WorkloadDocument
+from controlplane.contract.rest.common import Json
+from controlplane.contract.rest.workloads import PodSetSpec, PodSetView, WorkloadDocument, WorkloadView
 from controlplane.core.demand import PodSet, TopologyMode
-from controlplane.core.facts.tenancy import QueueFact
-from controlplane.core.facts.workloads import NewWorkload
+from controlplane.core.facts.workloads import NewWorkload, SubmissionSite
 from controlplane.core.ids import FlavorName, WorkloadId
 from controlplane.core.lifecycle import WorkloadState
 from controlplane.services import authz
@@ -18,6 +20,7 @@ from controlplane.services.manifests import warnings_of_job
 from controlplane.services.podspec import VENDORS, PodFacts, TemplateReader
 from controlplane.services.pools import pool_named
 from controlplane.services.ports.unit_of_work import UnitOfWork
+from controlplane.services.recent import RecentWorld, World
 from controlplane.services.satisfiable import never_satisfiable
 
 MIG = "-mig-"
@@ -26,10 +29,11 @@ Manifest = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A pending Workload, and what its owner should know."""
+    """A pending Workload, what its owner should know, and how a reader sees it now."""
 
     id: WorkloadId
     warnings: tuple[str, ...]
+    view: WorkloadView
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +44,37 @@ class Submission:
     manifest: Manifest | None = None
 
 
-def submit(uow: UnitOfWork, caller: Caller, submission: Submission, new_id: Callable[[], str]) -> Submitted:
-    """Write it as pending; raises Invalid, NotFound, Forbidden or Conflict."""
+def submit(
+    uow: UnitOfWork,
+    caller: Caller,
+    submission: Submission,
+    new_id: Callable[[], str],
+    recent: RecentWorld | None = None,
+) -> Submitted:
+    """Write it as pending; raises Invalid, NotFound, Forbidden or Conflict.
+
+    `recent` is the process's memory of the quota tree; without one the tree is read.
+    """
     document = submission.document
-    queue = _leaf(uow, caller, document.spec.queue)
-    pool = pool_named(uow, document.spec.pool)
-    namespace = _namespace(uow, queue, submission.manifest)
+    known = recent or RecentWorld()
+    site = _site(uow, caller, document)
+    namespace = _namespace(site, submission.manifest)
     facts = _templates(submission)
-    pod_sets = tuple(_pod_set(uow, queue, each, read) for each, read in zip(document.spec.pod_sets, facts, strict=True))
-    if (refused := never_satisfiable(uow, queue.id, pod_sets)) is not None:
+    pod_sets = tuple(
+        _pod_set(uow, known, site, each, read) for each, read in zip(document.spec.pod_sets, facts, strict=True)
+    )
+    if (refused := never_satisfiable(uow, known, site.queue, pod_sets)) is not None:
         raise Invalid(refused.sentence(), slug="never-satisfiable")
     name = document.metadata.name
-    if (other := uow.workloads.live_named(queue.id, name)) is not None:
-        raise Conflict(f"{queue.path} has a workload {name} that is {other.state} ({other.id})", slug="name-conflict")
+    if site.live is not None:
+        workload, state = site.live
+        raise Conflict(f"{site.path} has a workload {name} that is {state} ({workload})", slug="name-conflict")
+    assert site.pool is not None, "a site without a pool was refused"
     new = NewWorkload(
         id=WorkloadId(new_id()),
         name=name,
-        queue=queue.id,
-        pool=pool.id,
+        queue=site.queue,
+        pool=site.pool,
         owner=caller.principal.name,
         priority=document.spec.priority_value(),
         kind="Job" if submission.manifest is not None else "Workload",
@@ -72,36 +89,66 @@ def submit(uow: UnitOfWork, caller: Caller, submission: Submission, new_id: Call
     uow.workloads.add(new)
     uow.audit.record(
         actor=caller.principal.actor, action=Action.WORKLOAD_SUBMIT, object_kind="workload", object_id=new.id,
-        state_to=WorkloadState.PENDING, facts={"name": name, "queue": queue.path}, request_id=caller.request_id,
+        state_to=WorkloadState.PENDING, facts={"name": name, "queue": site.path}, request_id=caller.request_id,
     )  # fmt: skip
-    uow.wake_pool(pool.id)
+    uow.wake_pool(site.pool)
     warnings = [warning for read in facts for warning in read.warnings]
-    return Submitted(new.id, tuple(dict.fromkeys([*warnings, *warnings_of_job(submission.manifest or {})])))
+    told = tuple(dict.fromkeys([*warnings, *warnings_of_job(submission.manifest or {})]))
+    return Submitted(new.id, told, _view(new, site.path, document.spec.pool, uow.now))
 
 
-def _leaf(uow: UnitOfWork, caller: Caller, path: str) -> QueueFact:
-    queue = uow.tenancy.queue(path)
-    if queue is None or not authz.sees(caller.principal, path):
+def _site(uow: UnitOfWork, caller: Caller, document: WorkloadDocument) -> SubmissionSite:
+    path, pool = document.spec.queue, document.spec.pool
+    site = uow.workloads.site(path, pool, document.metadata.name)
+    if site is None or not authz.sees(caller.principal, path):
         raise _invalid("/spec/queue", "queue-unknown", f"there is no queue {path}")
     authz.require(caller.principal, Action.WORKLOAD_SUBMIT, path)
-    if any(other.parent == queue.id for other in uow.tenancy.queues()):
+    if not site.is_leaf:
         raise _invalid("/spec/queue", "queue-not-leaf", f"{path} has queues below it; only leaf queues take workloads")
-    return queue
+    return site if site.pool is not None else replace(site, pool=pool_named(uow, pool).id)
 
 
-def _namespace(uow: UnitOfWork, queue: QueueFact, manifest: Manifest | None) -> str:
-    by_id = {each.id: each for each in uow.tenancy.queues()}
-    at: QueueFact | None = queue
-    while at is not None and not at.namespace:
-        at = by_id.get(at.parent) if at.parent is not None else None
-    if at is None:
-        words = f"neither {queue.path} nor a queue above it names a namespace (spec.namespace)"
+def _namespace(site: SubmissionSite, manifest: Manifest | None) -> str:
+    if not site.namespace:
+        words = f"neither {site.path} nor a queue above it names a namespace (spec.namespace)"
         raise _invalid("/spec/queue", "queue-without-namespace", words)
     metadata = (manifest or {}).get("metadata")
     wanted = metadata.get("namespace") if isinstance(metadata, Mapping) else None
-    if wanted not in (None, at.namespace):
-        raise _invalid("/metadata/namespace", "pod-policy", f"work of {queue.path} runs in namespace {at.namespace}")
-    return at.namespace
+    if wanted not in (None, site.namespace):
+        raise _invalid("/metadata/namespace", "pod-policy", f"work of {site.path} runs in namespace {site.namespace}")
+    return site.namespace
+
+
+def _view(new: NewWorkload, queue: str, pool: str, now: datetime) -> WorkloadView:
+    """What a reader is shown of it right after this transaction, without reading it back."""
+    return WorkloadView(
+        id=new.id,
+        name=new.name,
+        queue=queue,
+        pool=pool,
+        owner=new.owner,
+        state=WorkloadState.PENDING,
+        priority=new.priority,
+        kind=new.kind,
+        labels=dict(new.labels),
+        version=1,
+        pod_sets=[
+            PodSetView(
+                name=each.name,
+                replicas=each.replicas,
+                devices=each.devices,
+                flavors=list(each.flavors),
+                topology=""
+                if each.topology_mode is TopologyMode.NONE
+                else f"{each.topology_mode} {each.topology_level}",
+            )
+            for each in new.pod_sets
+        ],
+        max_attempts=new.max_attempts,
+        submitted_at=now,
+        state_changed_at=now,
+        spec=cast("dict[str, Json]", dict(new.spec)),
+    )
 
 
 def _templates(submission: Submission) -> list[PodFacts]:
@@ -119,14 +166,14 @@ def _templates(submission: Submission) -> list[PodFacts]:
     return facts
 
 
-def _pod_set(uow: UnitOfWork, queue: QueueFact, spec: PodSetSpec, read: PodFacts) -> PodSet:
+def _pod_set(uow: UnitOfWork, recent: RecentWorld, site: SubmissionSite, spec: PodSetSpec, read: PodFacts) -> PodSet:
     devices = read.devices if spec.devices is None else spec.devices
     if read.devices and devices != read.devices:
         words = f"PodSet {spec.name} says {devices} devices per pod, its template's limits say {read.devices}"
         raise _invalid("/spec/podSets", "invalid-value", words)
     flavors = tuple(FlavorName(flavor.name) for flavor in spec.flavors)
     if devices and not flavors:
-        flavors = _known_flavors(uow, queue, read)
+        flavors = _known_flavors(uow, recent, site, read)
     elif devices and read.vendor and not all(flavor.startswith(read.vendor) for flavor in flavors):
         words = f"the template asks for {read.resource}, which none but {read.vendor}'s flavors are"
         raise _invalid("/spec/podSets", "invalid-value", words)
@@ -139,28 +186,32 @@ def _pod_set(uow: UnitOfWork, queue: QueueFact, spec: PodSetSpec, read: PodFacts
     return PodSet(spec.name, spec.replicas, devices, flavors if devices else (), read.needs, mode, level)
 
 
-def _known_flavors(uow: UnitOfWork, queue: QueueFact, read: PodFacts) -> tuple[FlavorName, ...]:
+def _known_flavors(
+    uow: UnitOfWork, recent: RecentWorld, site: SubmissionSite, read: PodFacts
+) -> tuple[FlavorName, ...]:
     """Where none is named: every Flavor of that resource that the Queue's tree or a cluster knows."""
-    tree = {each.id: each for each in uow.tenancy.tree()}
-    listed: set[str] = set(uow.workloads.owned_totals())
-    at = tree.get(queue.id)
-    while at is not None:
-        listed.update(quota.flavor for quota in at.quotas)
-        at = tree.get(at.parent) if at.parent is not None else None
-    profile = next((read.resource.removeprefix(prefix) for prefix in VENDORS if read.resource.startswith(prefix)), "")
-    mig = f"-{profile}" if profile.startswith("mig-") else ""
-    found = sorted(
-        name
-        for name in listed
-        if name.startswith(f"{read.vendor}-" if read.vendor else "") and (mig in name if mig else MIG not in name)
-    )
-    what = read.resource or "devices"
+    found = _flavors_in(recent.get(uow), site, read) or _flavors_in(recent.fresh(uow), site, read)
     if not found:
-        raise _invalid("/spec/podSets", "missing-field", f"no flavor is known for {what}; name one (flavors)")
+        words = f"no flavor is known for {read.resource or 'devices'}; name one (flavors)"
+        raise _invalid("/spec/podSets", "missing-field", words)
     if len({name.partition("-")[0] for name in found}) > 1:  # an image runs on one vendor's devices
         words = f"devices of several vendors are known ({', '.join(found)[:400]}); name those that will do (flavors)"
         raise _invalid("/spec/podSets", "missing-field", words)
     return tuple(FlavorName(name) for name in found)
+
+
+def _flavors_in(world: World, site: SubmissionSite, read: PodFacts) -> list[str]:
+    listed = set(world.totals)
+    if site.queue in world.tree.queues:
+        for queue in world.tree.path(site.queue):
+            listed.update(quota.flavor for quota in world.tree.queues[queue].quotas)
+    profile = next((read.resource.removeprefix(prefix) for prefix in VENDORS if read.resource.startswith(prefix)), "")
+    mig = f"-{profile}" if profile.startswith("mig-") else ""
+    return sorted(
+        name
+        for name in listed
+        if name.startswith(f"{read.vendor}-" if read.vendor else "") and (mig in name if mig else MIG not in name)
+    )
 
 
 def _stored_spec(document: WorkloadDocument, pod_sets: Sequence[PodSet], namespace: str) -> dict[str, object]:

@@ -34,10 +34,9 @@ def submit_workload(request: Request, caller: Calling, body: SentBody, _key: Ide
     sent = Submission(document, manifest)
 
     def work(uow: UnitOfWork) -> Answer:
-        submitted = submission.submit(uow, caller, sent, container.new_id)
-        view = queries.workload(uow, caller.principal, submitted.id)
+        submitted = submission.submit(uow, caller, sent, container.new_id, container.recent)
         warnings = [Warned(code="template", detail=words) for words in submitted.warnings]
-        view = view.model_copy(update={"warnings": warnings})
+        view = submitted.view.model_copy(update={"warnings": warnings})
         return Answer(201, view.model_dump(mode="json", by_alias=True))
 
     key = once(caller.principal, request.headers.get(IDEMPOTENCY_KEY), b"submit", body.raw)

@@ -33,6 +33,22 @@ class NewWorkload:
 
 
 @dataclass(frozen=True, slots=True)
+class SubmissionSite:
+    """Where a Workload would stand: its Queue, kept from being moved or deleted until the transaction ends.
+
+    `namespace` is the Queue's own or the nearest above it, "" for none; `live` is the id and state of the Workload that
+    bears the name already; `pool` is None where no Pool has the name.
+    """
+
+    queue: QueueId
+    path: str
+    is_leaf: bool
+    namespace: str
+    pool: PoolId | None
+    live: tuple[WorkloadId, WorkloadState] | None
+
+
+@dataclass(frozen=True, slots=True)
 class WorkloadFact:
     """A Workload as stored."""
 

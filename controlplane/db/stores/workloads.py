@@ -12,7 +12,7 @@ from sqlalchemy import Row, bindparam, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
-from controlplane.core.facts.workloads import NewWorkload, WorkloadChange, WorkloadFact
+from controlplane.core.facts.workloads import NewWorkload, SubmissionSite, WorkloadChange, WorkloadFact
 from controlplane.core.ids import PoolId, QueueId, WorkloadId
 from controlplane.core.lifecycle import FINAL_WORKLOAD, WorkloadState
 
@@ -24,20 +24,37 @@ _COLUMNS = """
     FROM workload JOIN queue ON queue.id = workload.queue_id"""
 
 _ADD = text("""
-    INSERT INTO workload (id, name, queue_id, pool_id, owner, priority, state, kind, spec, manifest, labels, shape,
-                          max_attempts, on_cluster_loss, submitted_at, state_changed_at, next_check_at)
-    VALUES (CAST(:id AS uuid), :name, :queue, :pool, :owner, :priority, :state, :kind, :spec, :manifest, :labels,
-            :shape, :max_attempts, :on_cluster_loss, :now, :now, :now)""").bindparams(
+    WITH added AS (
+        INSERT INTO workload (id, name, queue_id, pool_id, owner, priority, state, kind, spec, manifest, labels, shape,
+                              max_attempts, on_cluster_loss, submitted_at, state_changed_at, next_check_at)
+        VALUES (CAST(:id AS uuid), :name, :queue, :pool, :owner, :priority, :state, :kind, :spec, :manifest, :labels,
+                :shape, :max_attempts, :on_cluster_loss, :now, :now, :now)
+        RETURNING id)
+    INSERT INTO pod_set (workload_id, name, position, replicas, devices, flavors, cpu_milli, memory_bytes,
+                         topology_mode, topology_level)
+    SELECT added.id, each.name, each.position, each.replicas, each.devices, each.flavors, each.cpu_milli,
+           each.memory_bytes, each.topology_mode, each.topology_level
+    FROM added, jsonb_to_recordset(:pod_sets) AS each (name text, position int, replicas bigint, devices bigint,
+         flavors jsonb, cpu_milli bigint, memory_bytes bigint, topology_mode text, topology_level text)""").bindparams(
     bindparam("spec", type_=JSONB),
     bindparam("manifest", type_=JSONB(none_as_null=True)),
     bindparam("labels", type_=JSONB),
+    bindparam("pod_sets", type_=JSONB),
 )
 
-_ADD_POD_SET = text("""
-    INSERT INTO pod_set (workload_id, name, position, replicas, devices, flavors, cpu_milli, memory_bytes,
-                         topology_mode, topology_level)
-    VALUES (CAST(:workload AS uuid), :name, :position, :replicas, :devices, :flavors, :cpu_milli, :memory_bytes,
-            :topology_mode, :topology_level)""").bindparams(bindparam("flavors", type_=JSONB))
+# The share lock: whoever deletes or moves the Queue takes its row first and then counts what is live.
+_SITE = text("""
+    SELECT queue.id, queue.path,
+           NOT EXISTS (SELECT FROM queue below WHERE below.parent_id = queue.id AND below.deleted_at IS NULL)
+               AS is_leaf,
+           (SELECT above.namespace FROM queue above
+            WHERE above.path = ANY(:upward) AND above.deleted_at IS NULL AND above.namespace <> ''
+            ORDER BY length(above.path) DESC LIMIT 1) AS namespace,
+           (SELECT pool.id FROM pool WHERE pool.name = :pool) AS pool_id,
+           live.id AS live_id, live.state AS live_state
+    FROM queue LEFT JOIN workload live
+        ON live.queue_id = queue.id AND live.name = :name AND live.state <> ALL(:final)
+    WHERE queue.path = :path AND queue.deleted_at IS NULL FOR SHARE OF queue""")
 
 _OWNED = text("""
     SELECT node_flavor.flavor, cluster.name, sum(node_flavor.owned) AS owned
@@ -63,6 +80,15 @@ class WorkloadStore:
 
     def add(self, new: NewWorkload) -> None:
         """Write it and its PodSets as `pending`, due now."""
+        pod_sets = [
+            {
+                "name": each.name, "position": position, "replicas": each.replicas, "devices": each.devices,
+                "flavors": list(each.flavors), "cpu_milli": each.needs.cpu_milli,
+                "memory_bytes": each.needs.memory_bytes, "topology_mode": each.topology_mode,
+                "topology_level": each.topology_level,
+            }
+            for position, each in enumerate(new.pod_sets)
+        ]  # fmt: skip
         self._session.execute(
             _ADD,
             {
@@ -70,20 +96,8 @@ class WorkloadStore:
                 "priority": new.priority, "state": WorkloadState.PENDING, "kind": new.kind, "spec": dict(new.spec),
                 "manifest": None if new.manifest is None else dict(new.manifest), "labels": dict(new.labels),
                 "shape": new.shape, "max_attempts": new.max_attempts, "on_cluster_loss": new.on_cluster_loss,
-                "now": self._now,
+                "now": self._now, "pod_sets": pod_sets,
             },
-        )  # fmt: skip
-        self._session.execute(
-            _ADD_POD_SET,
-            [
-                {
-                    "workload": new.id, "name": each.name, "position": position, "replicas": each.replicas,
-                    "devices": each.devices, "flavors": list(each.flavors), "cpu_milli": each.needs.cpu_milli,
-                    "memory_bytes": each.needs.memory_bytes, "topology_mode": each.topology_mode,
-                    "topology_level": each.topology_level,
-                }
-                for position, each in enumerate(new.pod_sets)
-            ],
         )  # fmt: skip
 
     def get(self, workload: WorkloadId) -> WorkloadFact | None:
@@ -94,10 +108,25 @@ class WorkloadStore:
         """Read it and keep its row until this transaction ends."""
         return self._one("workload.id = CAST(:id AS uuid) FOR NO KEY UPDATE OF workload", {"id": workload})
 
-    def live_named(self, queue: QueueId, name: str) -> WorkloadFact | None:
-        """The Workload of this name that is not in a final state, if there is one."""
-        where = "workload.queue_id = :queue AND workload.name = :name AND workload.state <> ALL(:final)"
-        return self._one(where, {"queue": queue, "name": name, "final": sorted(FINAL_WORKLOAD)})
+    def site(self, path: str, pool: str, name: str) -> SubmissionSite | None:
+        """Where a Workload of this name would stand, its Queue locked for share; None where there is no such Queue."""
+        parts = path.split("/")
+        given = {
+            "path": path, "pool": pool, "name": name, "final": sorted(FINAL_WORKLOAD),
+            "upward": ["/".join(parts[:depth]) for depth in range(len(parts), 0, -1)],
+        }  # fmt: skip
+        row = self._session.execute(_SITE, given).one_or_none()
+        if row is None:
+            return None
+        live = None if row.live_id is None else (WorkloadId(str(row.live_id)), WorkloadState(row.live_state))
+        return SubmissionSite(
+            queue=QueueId(row.id),
+            path=row.path,
+            is_leaf=row.is_leaf,
+            namespace=row.namespace or "",
+            pool=None if row.pool_id is None else PoolId(row.pool_id),
+            live=live,
+        )
 
     def change(self, change: WorkloadChange) -> None:
         """Write the state of a locked row; its version rises by one."""

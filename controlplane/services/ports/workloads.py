@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from controlplane.core.facts.workloads import NewWorkload, WorkloadChange, WorkloadFact
-from controlplane.core.ids import QueueId, WorkloadId
+from controlplane.core.facts.workloads import NewWorkload, SubmissionSite, WorkloadChange, WorkloadFact
+from controlplane.core.ids import WorkloadId
 
 
 class WorkloadStore(Protocol):
@@ -19,8 +19,8 @@ class WorkloadStore(Protocol):
     def lock(self, workload: WorkloadId) -> WorkloadFact | None:
         """Read it and keep its row until this transaction ends."""
 
-    def live_named(self, queue: QueueId, name: str) -> WorkloadFact | None:
-        """The Workload of this name that is not in a final state, if there is one."""
+    def site(self, path: str, pool: str, name: str) -> SubmissionSite | None:
+        """Where a Workload of this name would stand, its Queue locked for share; None where there is no such Queue."""
 
     def change(self, change: WorkloadChange) -> None:
         """Write the state of a locked row; its version rises by one."""
