@@ -46,6 +46,7 @@ def _app(container: Container, title: str, routers: Sequence[APIRouter], *, has_
     app.state.container = container
     for router in routers:
         app.include_router(router)
+    app.state.routes = [route for router in routers for route in router.routes]
     for error in TABLE:
         app.add_exception_handler(error, on_known)
     app.add_exception_handler(RequestValidationError, on_parameters)

@@ -19,6 +19,8 @@ from controlplane.services.errors import TooLarge
 REQUEST_ID = "muster.request_id"
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _UNKNOWN_ROUTE = "none"
+REPEATABLE = frozenset({"label"})
+"""Query parameters that are lists."""
 
 log = structlog.get_logger(__name__)
 
@@ -53,9 +55,9 @@ class Edge:
 
     async def _answer(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, answer: "_Answer") -> None:
         request_id = scope[REQUEST_ID]
-        names = [name for name, _ in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)]
-        if len(set(names)) < len([name for name in names if name != "label"]):
-            response = problem(request_id, 400, "duplicate-parameter", "A parameter is given twice")
+        if twice := _given_twice(scope["query_string"].decode("latin-1")):
+            words = f"{twice[:80]} is given more than once"
+            response = problem(request_id, 400, "duplicate-parameter", "A parameter is given twice", words)
             await answer.instead(scope, receive, response)
             return
         length = headers.get(b"content-length", b"0")
@@ -79,6 +81,16 @@ class Edge:
 
     def _too_large(self, request_id: str) -> Response:
         return of_error(request_id, TooLarge(f"a body is at most {self._body_bytes_max} bytes"))
+
+
+def _given_twice(query: str) -> str:
+    """A parameter that stands there again, though it is none of those that may; "" if there is none."""
+    seen: set[str] = set()
+    for name, _ in parse_qsl(query, keep_blank_values=True):
+        if name in seen and name not in REPEATABLE:
+            return name
+        seen.add(name)
+    return ""
 
 
 class _Answer:

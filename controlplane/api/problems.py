@@ -3,12 +3,13 @@
 No stack and no secret ever leaves; the request id joins an answer to the log.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
 
 from controlplane.contract.rest.common import Problem, ProblemItem
 from controlplane.core.facts.collisions import Collision, Refused, Unavailable
@@ -46,14 +47,23 @@ TABLE: Mapping[type[Exception], tuple[int, str]] = {
     Collision: (503, "Others were in the way; try again"),
     Unavailable: (503, "The database does not answer; try again"),
 }
-_STATUS_OF_SLUG: Mapping[str, int] = {"unsupported-media-type": 415, "request-timeout": 408, "not-ready": 503}
+_STATUS_OF_SLUG: Mapping[str, int] = {
+    "unsupported-media-type": 415,
+    "unsupported-encoding": 415,
+    "request-timeout": 408,
+    "not-ready": 503,
+}
 _HEADERS: Mapping[int, Mapping[str, str]] = {
     401: {"WWW-Authenticate": 'Bearer realm="muster"'},
-    413: {"Connection": "close"},  # what is left of the body is not read
+    408: {"Connection": "close"},  # what is left of the body is not read
+    413: {"Connection": "close"},
     429: {"Retry-After": "1"},
     503: {"Retry-After": "1"},
 }
-_HEADERS_OF_SLUG: Mapping[str, Mapping[str, str]] = {"in-progress": {"Retry-After": "1"}}
+_HEADERS_OF_SLUG: Mapping[str, Mapping[str, str]] = {
+    "in-progress": {"Retry-After": "1"},
+    "unsupported-encoding": {"Accept-Encoding": "identity"},
+}
 _RULES: Mapping[str, str] = {"uq_workload_name_live": "name-conflict", "uq_cluster_name_live": "name-conflict"}
 _HTTP = {404: "not-found", 405: "method-not-allowed"}
 
@@ -86,6 +96,8 @@ def of_error(request_id: str, error: Exception) -> Response:
     if isinstance(error, ServiceError):
         status = _STATUS_OF_SLUG.get(error.slug, status)
         headers = _HEADERS_OF_SLUG.get(error.slug)
+        if isinstance(error, PreconditionFailed) and error.etag is not None:
+            headers = {"ETag": f'"{error.etag}"'}
         return problem(request_id, status, error.slug, title, error.detail, error.faults, headers)
     if isinstance(error, Refused):
         return problem(request_id, status, _RULES.get(error.rule, "conflict"), title)
@@ -95,8 +107,6 @@ def of_error(request_id: str, error: Exception) -> Response:
 def request_id_of(request: Request) -> str:
     """The id that the edge gave this request."""
     return str(request.scope.get("muster.request_id", ""))
-        if isinstance(error, PreconditionFailed) and error.etag is not None:
-            headers = {"ETag": f'"{error.etag}"'}
 
 
 def on_known(request: Request, error: Exception) -> Response:
@@ -117,4 +127,14 @@ def on_http(request: Request, error: Exception) -> Response:
     """What the framework itself refuses: no such route, no such method."""
     assert isinstance(error, HTTPException)
     slug = _HTTP.get(error.status_code, "refused")
-    return problem(request_id_of(request), error.status_code, slug, str(error.detail), headers=error.headers)
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(sorted(_allowed(request)))
+    return problem(request_id_of(request), error.status_code, slug, str(error.detail), headers=headers)
+
+
+def _allowed(request: Request) -> set[str]:
+    """Every method that this path has; the framework names those of the first route that it meets."""
+    routes: Sequence[Route] = request.app.state.routes
+    fitting = (route for route in routes if route.matches(request.scope)[0] is not Match.NONE)
+    return {method for route in fitting for method in route.methods or ()}

@@ -7,6 +7,7 @@ loop. Asked to end, it answers what has begun and leaves within seconds.
 import asyncio
 import contextlib
 import signal
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,13 +16,14 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from controlplane.api.app import create_agent_app, create_app
+from controlplane.api.connection import protocol
+from controlplane.api.tls import Certificate, CertificateUnusable
 from controlplane.bootstrap import Container, build_container
 from controlplane.settings import Settings
 from controlplane.telemetry import configure_logging
 
 GRACE_SECONDS = 2
 BACKLOG = 1_024
-HEADER_BYTES_MAX = 65_536
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +42,7 @@ class Listeners:
 
     people: uvicorn.Server
     agents: uvicorn.Server
+    certificate: Certificate | None = None
 
     def stop(self) -> None:
         """Take no more requests and end when those that run are answered."""
@@ -48,22 +51,31 @@ class Listeners:
 
     async def serve(self) -> None:
         """Until `stop`, or until one of the two ends."""
+        renewal = asyncio.create_task(self.certificate.follow()) if self.certificate else None
         tasks = [asyncio.create_task(self.people.serve()), asyncio.create_task(self.agents.serve())]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         self.stop()
         await asyncio.gather(*tasks)
+        if renewal:
+            renewal.cancel()
 
 
 def listeners(container: Container) -> Listeners:
-    """Both listeners, not listening yet."""
+    """Both listeners, not listening yet; raises CertificateUnusable."""
     settings = container.settings
+    certificate = None
+    if settings.tls_cert_file and settings.tls_key_file:
+        certificate = Certificate(settings.tls_cert_file, settings.tls_key_file)
     return Listeners(
-        people=_server(create_app(container), settings.api_host, settings.api_port),
-        agents=_server(create_agent_app(container), settings.agent_host, settings.agent_port),
+        people=_server(create_app(container), settings.api_host, settings.api_port, settings.body_seconds, certificate),
+        agents=_server(
+            create_agent_app(container), settings.agent_host, settings.agent_port, settings.body_seconds, certificate
+        ),
+        certificate=certificate,
     )
 
 
-def _server(app: ASGIApp, host: str, port: int) -> uvicorn.Server:
+def _server(app: ASGIApp, host: str, port: int, head_seconds: float, certificate: Certificate | None) -> uvicorn.Server:
     return _Server(
         uvicorn.Config(
             app,
@@ -75,8 +87,10 @@ def _server(app: ASGIApp, host: str, port: int) -> uvicorn.Server:
             lifespan="auto",
             server_header=False,
             backlog=BACKLOG,
-            h11_max_incomplete_event_size=HEADER_BYTES_MAX,
+            http=protocol(head_seconds),
+            ws="none",
             timeout_graceful_shutdown=GRACE_SECONDS,
+            ssl_context_factory=(lambda _config, _default: certificate.context) if certificate else None,
         )
     )
 
@@ -97,6 +111,8 @@ def main() -> None:
     log.info("listening", people=f"{settings.api_host}:{settings.api_port}", agents=settings.agent_audience())
     try:
         asyncio.run(_run(container))
+    except CertificateUnusable as error:
+        sys.exit(f"muster: {error}")
     finally:
         container.close()
 

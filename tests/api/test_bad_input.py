@@ -3,25 +3,19 @@
 One plane serves the whole table, because nothing that is refused may change it; the last test says so.
 """
 
-import http.client
 import json
-import socket
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
-import httpx
 import pytest
 import yaml
 
 from controlplane.embedded.postgres import Postgres
 from controlplane.embedded.valkey import Valkey
-from tests.api.bodies import IMAGE, QUEUES, YAML, job, template, workload
-from tests.support import databases
-from tests.support.api import Api, serving, settings_for
+from tests.api.bodies import IMAGE, YAML, job, template, workload
+from tests.api.refusals import JSON, assert_problem, refusing
+from tests.support.api import Api
 
-JSON = {"Content-Type": "application/json"}
-BODY_MAX = 1_048_576
 Body = dict[str, Any] | str | bytes
 
 
@@ -30,14 +24,8 @@ def plane(
     postgres: Postgres, migrated: str, valkey_server: Valkey, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Api]:
     """One API for the module, with queues."""
-    fresh = databases.clone(postgres, migrated)
-    settings = settings_for(fresh, valkey_server.url(0), tmp_path_factory.mktemp("keys"))
-    with serving(settings) as api:
-        answer = api.client().post("/api/v1/apply", content=QUEUES, headers=YAML)
-        assert answer.status_code == 200, answer.text
+    with refusing(postgres, migrated, valkey_server, tmp_path_factory) as api:
         yield api
-    assert databases.found_by_doctor(fresh) == []
-    databases.drop(postgres, fresh)
 
 
 def pods(**changed: object) -> dict[str, Any]:
@@ -78,7 +66,7 @@ CASES: dict[str, tuple[Body, int, str]] = {
     "NaN": ('{"priority": NaN}', 400, "malformed-json"),
     "1e999": ('{"priority": 1e999}', 400, "number-out-of-range"),
     "no UTF-8": (b'{"kind": "\xff"}', 400, "malformed-json"),
-    "nothing": ("", 400, "malformed-json"),
+    "nothing": ("", 400, "empty-body"),
     # characters and names
     "NUL in a string": ('{"kind": "a\\u0000b"}', 422, "invalid-character"),
     "half a surrogate pair": ('{"kind": "\\ud800"}', 422, "invalid-character"),
@@ -202,7 +190,8 @@ YAML_CASES: dict[str, tuple[str, int, str]] = {
     "a key twice": ("kind: Workload\nkind: Job\n", 400, "duplicate-key"),
     "no YAML": ("kind: [\n", 400, "malformed-yaml"),
     "two documents": (yaml.safe_dump_all([workload("a"), workload("b")]), 400, "too-many-documents"),
-    "no document": ("---\n...\n", 400, "too-many-documents"),
+    "no document": ("---\n...\n", 400, "empty-body"),
+    "nothing but a comment": ("# nothing\n", 400, "empty-body"),
     "nested 100 deep": ("[" * 100 + "]" * 100, 400, "too-deep"),
     "a word that YAML 1.1 takes for false": (
         yaml.safe_dump(workload()).replace("strategy: pack", "").replace("name: llama", "name: no") + "\n# no",
@@ -217,7 +206,7 @@ def test_a_mistake_is_told_by_status_and_type_and_place(plane: Api, case: str) -
     body, status, slug = CASES[case]
     content = body if isinstance(body, (str, bytes)) else json.dumps(body)
     answer = plane.client().post("/api/v1/workloads", content=content, headers=JSON)
-    _assert_problem(answer, status, slug)
+    assert_problem(answer, status, slug)
 
 
 @pytest.mark.parametrize("case", YAML_CASES)
@@ -228,7 +217,7 @@ def test_yaml_is_read_strictly(plane: Api, case: str) -> None:
         assert answer.status_code == 201, answer.text
         assert plane.client().post(f"/api/v1/workloads/{answer.json()['id']}/cancel").status_code == 200
     else:
-        _assert_problem(answer, status, slug)
+        assert_problem(answer, status, slug)
 
 
 def test_a_problem_names_the_place_of_each_mistake(plane: Api) -> None:
@@ -247,30 +236,19 @@ def test_a_problem_names_the_place_of_each_mistake(plane: Api) -> None:
 @pytest.mark.parametrize(
     ("headers", "status", "slug"),
     [
-        ({"Content-Type": "text/plain"}, 415, "unsupported-media-type"),
-        ({"Content-Type": "multipart/form-data; boundary=x"}, 415, "unsupported-media-type"),
-        ({"Content-Type": ""}, 415, "unsupported-media-type"),
-        ({**JSON, "Content-Encoding": "gzip"}, 415, "unsupported-media-type"),
-        ({**JSON, "Authorization": ""}, 401, "unauthenticated"),
-        ({**JSON, "Authorization": "Basic YTpi"}, 401, "unauthenticated"),
-        ({**JSON, "Authorization": "Bearer"}, 401, "unauthenticated"),
         ({**JSON, "Authorization": "Bearer mst_" + "x" * 43}, 401, "invalid-token"),
         ({**JSON, "Authorization": "Bearer eyJhbGciOiJub25lIn0.e30."}, 401, "invalid-token"),
-        ({**JSON, "Idempotency-Key": ""}, 400, "invalid-idempotency-key"),
-        ({**JSON, "Idempotency-Key": "k" * 1_024}, 400, "invalid-idempotency-key"),
-        ({**JSON, "Idempotency-Key": "a b"}, 400, "invalid-idempotency-key"),
     ],
 )
 def test_headers_are_checked(plane: Api, headers: dict[str, str], status: int, slug: str) -> None:
     answer = plane.client().post("/api/v1/workloads", content=json.dumps(workload()), headers=headers)
-    _assert_problem(answer, status, slug)
+    assert_problem(answer, status, slug)
     assert ("WWW-Authenticate" in answer.headers) == (status == 401)
 
 
 @pytest.mark.parametrize(
     ("query", "slug"),
     [
-        ("limit=1&limit=9", "duplicate-parameter"),
         ("limit=0", "invalid-parameter"),
         ("limit=501", "invalid-parameter"),
         ("limit=x", "invalid-parameter"),
@@ -282,51 +260,16 @@ def test_headers_are_checked(plane: Api, headers: dict[str, str], status: int, s
     ],
 )
 def test_parameters_are_checked(plane: Api, query: str, slug: str) -> None:
-    _assert_problem(plane.client().get(f"/api/v1/workloads?{query}"), 400, slug)
-
-
-def test_a_large_body_is_refused_before_it_is_read(plane: Api) -> None:
-    address = urlsplit(plane.url)
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=10)
-    connection.putrequest("POST", "/api/v1/workloads")
-    connection.putheader("Content-Length", str(1 << 30))
-    connection.putheader("Content-Type", "application/json")
-    connection.endheaders()  # and nothing of the body is sent
-    answer = connection.getresponse()
-    assert answer.status == 413
-    assert json.loads(answer.read())["type"] == "/problems/body-too-large"
-    connection.close()
-
-
-def test_a_large_body_in_chunks_is_refused_at_the_limit(plane: Api) -> None:
-    address = urlsplit(plane.url)
-    head = (
-        "POST /api/v1/workloads HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-        f"Authorization: Bearer {plane.admin_token}\r\nTransfer-Encoding: chunked\r\n\r\n"
-    )
-    piece = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
-    sent = 0
-    with socket.create_connection((address.hostname or "", address.port or 0), timeout=10) as link:
-        link.sendall(head.encode())
-        try:
-            while sent < 64 * BODY_MAX:
-                link.sendall(piece)
-                sent += 0x10000
-        except OSError:  # it hung up on us, as it should
-            pass
-        answer = link.recv(4_096)
-    assert sent < 16 * BODY_MAX, "it read on and on"
-    assert b" 413 " in answer.split(b"\r\n", 1)[0]
-    assert b"body-too-large" in answer
+    assert_problem(plane.client().get(f"/api/v1/workloads?{query}"), 400, slug)
 
 
 def test_a_path_and_a_method_that_are_not_there_are_problems_too(plane: Api) -> None:
     client = plane.client()
-    _assert_problem(client.get("/api/v1/nothing"), 404, "not-found")
-    _assert_problem(client.get("/api/v1/workloads/no-such"), 404, "not-found")
-    _assert_problem(client.get("/api/v1/workloads/00000000-0000-4000-8000-000000000000"), 404, "not-found")
+    assert_problem(client.get("/api/v1/nothing"), 404, "not-found")
+    assert_problem(client.get("/api/v1/workloads/no-such"), 404, "not-found")
+    assert_problem(client.get("/api/v1/workloads/00000000-0000-4000-8000-000000000000"), 404, "not-found")
     refused = client.put("/api/v1/workloads", json={})
-    _assert_problem(refused, 405, "method-not-allowed")
+    assert_problem(refused, 405, "method-not-allowed")
     assert refused.headers["Allow"]
 
 
@@ -341,12 +284,3 @@ def test_a_request_id_comes_back(plane: Api) -> None:
 def test_nothing_of_all_this_was_written(plane: Api) -> None:
     items = plane.client().get("/api/v1/workloads").json()["items"]
     assert [item["name"] for item in items if item["state"] != "cancelled"] == []
-
-
-def _assert_problem(answer: httpx.Response, status: int, slug: str) -> None:
-    problem = answer.json()
-    assert (answer.status_code, problem["type"]) == (status, f"/problems/{slug}"), answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert problem["status"] == status
-    assert problem["requestId"]
-    assert "Traceback" not in answer.text

@@ -20,6 +20,7 @@ from starlette.concurrency import run_in_threadpool
 
 from controlplane import telemetry
 from controlplane.api.agent_auth import AgentCall, ClockSkewed, SignedRequest, authenticate
+from controlplane.api.bodies import JSON, media_type, read
 from controlplane.api.limits import Limit
 from controlplane.api.problems import of_error, request_id_of
 from controlplane.contract.agent.base import WireModel
@@ -35,7 +36,6 @@ from controlplane.services.signing import Signer
 from controlplane.services.sync import SyncTools, Taken
 from controlplane.settings import Settings
 
-READ_SECONDS = 30.0
 BEAT_SECONDS = 2.0
 ENROL_PER_SECOND, ENROL_BURST = 1.0, 20  # per address
 ENROL_BODY_BYTES_MAX = 32_768
@@ -73,7 +73,7 @@ def agent_router(door: AgentDoor) -> APIRouter:
     @router.post("/enrol")
     async def enrol(request: Request) -> Response:
         enrolments.take(request.client.host if request.client else "")
-        raw = await _body(request)
+        raw = await _body(door, request)
         if len(raw) > ENROL_BODY_BYTES_MAX:
             raise TooLarge("an enrolment is small")
         envelope = _parsed(EnrolEnvelope, raw)
@@ -81,7 +81,7 @@ def agent_router(door: AgentDoor) -> APIRouter:
 
     @router.post("/hello")
     async def hello(request: Request) -> Response:
-        raw = await _body(request)
+        raw = await _body(door, request)
         try:
             call = await run_in_threadpool(_authenticate, door, request, raw)
         except ClockSkewed as error:
@@ -91,7 +91,7 @@ def agent_router(door: AgentDoor) -> APIRouter:
 
     @router.post("/sync")
     async def exchange(request: Request) -> Response:
-        raw = await _body(request)
+        raw = await _body(door, request)
         try:
             call = await run_in_threadpool(_authenticate, door, request, raw)
         except ClockSkewed as error:
@@ -146,15 +146,10 @@ def _path(door: AgentDoor, request: Request) -> str:
     return f"/{prefix}{request.url.path}" if prefix else request.url.path
 
 
-async def _body(request: Request) -> bytes:
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+async def _body(door: AgentDoor, request: Request) -> bytes:
+    if media_type(request) not in JSON:
         raise Malformed("send application/json", slug="unsupported-media-type")
-    if request.headers.get("content-encoding", "identity") != "identity":
-        raise Malformed("compressed bodies are not taken", slug="unsupported-media-type")
-    try:
-        return await asyncio.wait_for(request.body(), READ_SECONDS)
-    except TimeoutError:
-        raise Malformed("the body did not arrive in time", slug="request-timeout") from None
+    return await read(request, door.settings.body_seconds)
 
 
 def _parsed(model: type[Message], raw: bytes) -> Message:
