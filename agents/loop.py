@@ -14,6 +14,7 @@ import structlog
 
 from agents.cluster import Cluster, ClusterUnreachable, Identity
 from agents.enrolment import Enroller
+from agents.health import OPENING, OPENING_SECONDS, TALK, Pulse
 from agents.inventory import DEFAULT_LEVELS, Inventory
 from agents.outbox import Outbox, Parcel
 from agents.policy import LocalPolicy, allows_namespace
@@ -32,6 +33,8 @@ BACKOFF_SECONDS = 1.0
 ACCEPTANCE_SECONDS = 1.0
 WHOLE_AFTER_EXCHANGES = 2
 FAILURES_TO_RECONNECT = 3
+TALK_SECONDS = 120.0  # beyond the poll: enrolling, two hellos, and keeping what they said
+WORK_SECONDS = 60.0
 UNKNOWN_LEVEL = ""
 LEVELS_IN_ORDER = ("region", "zone", "datacenter", "block", "spine", UNKNOWN_LEVEL, "rack", "leaf", "nvlink-domain")
 NOT_ACCEPTED = "not-accepted"
@@ -42,7 +45,17 @@ log = structlog.get_logger()
 class Agent:
     """One cluster's agent."""
 
-    def __init__(self, settings: AgentSettings, cluster: Cluster, enroller: Enroller, policy: LocalPolicy) -> None:
+    def __init__(
+        self,
+        settings: AgentSettings,
+        cluster: Cluster,
+        enroller: Enroller,
+        policy: LocalPolicy,
+        pulse: Pulse | None = None,
+    ) -> None:
+        """`pulse` learns how the tasks get on, for whoever probes this process."""
+        self._pulse = pulse or Pulse()
+        self._stage = OPENING
         self._settings = settings
         self._cluster = cluster
         self._enroller = enroller
@@ -72,11 +85,14 @@ class Agent:
         async with AsyncExitStack() as ways_out:  # whatever ends us, also before the cluster is open
             ways_out.push_async_callback(self._cluster.close)
             ways_out.push_async_callback(self._transport.close)
+            self._pulse.within(OPENING, OPENING_SECONDS)
             self._identity = await self._open()
             ways_out.push_async_callback(self._bench.finish)
             self._bench.recall()
             log.info("cluster opened", fingerprint=self._identity.fingerprint, nodes=len(self._cluster.view.nodes))
             await self._open_identity()  # only the leader may make a key
+            self._pulse.done(OPENING)
+            self._stage = TALK
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._watch())
                 tasks.create_task(self._work())
@@ -88,6 +104,8 @@ class Agent:
             try:
                 return await self._cluster.open()
             except ClusterUnreachable as error:
+                self._pulse.kube_answers(is_so=False)
+                self._pulse.stands_by(waits=False)
                 await self._pause(0.0, "cluster unreachable", str(error))
 
     async def _open_identity(self) -> None:
@@ -100,7 +118,9 @@ class Agent:
     async def _watch(self) -> None:
         version = -1
         while True:
+            self._pulse.within("watch", WORK_SECONDS)
             await self._cluster.wait(version, TICK_SECONDS)
+            self._pulse.kube_answers(is_so=self._cluster.view.is_complete and self._cluster.view.is_reachable)
             version = self._cluster.view.version
             self._wake.set()
             await asyncio.sleep(GATHER_SECONDS)
@@ -108,6 +128,7 @@ class Agent:
     async def _work(self) -> None:
         looked_at = 0.0
         while True:
+            self._pulse.within("work", WORK_SECONDS)
             await self._wake.wait()
             self._wake.clear()
             view = self._cluster.view
@@ -140,6 +161,7 @@ class Agent:
     async def _talk(self) -> None:
         """A lost connection does not end a Session, so what was told stays told; a refusal does."""
         while True:
+            self._pulse.within(TALK, self._poll_seconds + TALK_SECONDS)
             try:
                 if not self._is_open and not self._cluster.is_leader():
                     await asyncio.sleep(TICK_SECONDS)  # a hello would end the Session of the replica that leads
@@ -150,7 +172,7 @@ class Agent:
             except PlaneUnreachable as error:
                 await self._pause(0.0, "plane unreachable", str(error))
             except PlaneRefused as error:
-                self._is_open = False
+                self._close_session()
                 await self._enroller.refused(error)
                 if error.slug == NOT_ACCEPTED:  # a person will say yes; they should not wait for our back-off
                     self._failures = 0
@@ -158,7 +180,7 @@ class Agent:
                 else:
                     await self._pause(error.retry_seconds, "plane refused", str(error))
             except ForgedDirectives as error:
-                self._is_open = False
+                self._close_session()
                 await self._pause(0.0, "directives refused", str(error))
             except ClusterUnreachable as error:
                 self._is_open = False
@@ -172,6 +194,10 @@ class Agent:
         self._opened(reply)
         await self._enroller.opened(reply)
         self._is_open = True
+
+    def _close_session(self) -> None:
+        self._is_open = False
+        self._pulse.session_lives(0)
 
     def _namespaces(self) -> list[str]:
         """Those that we may write to, by the cluster's word and by the local policy's."""
@@ -197,6 +223,7 @@ class Agent:
             self._cursor = 0
         self._incarnation = reply.incarnation
         self._poll_seconds = reply.poll_seconds
+        self._pulse.session_lives(reply.lease_seconds)
         self._exchanges = 0
         self._wants_whole, self._listed_upto = True, None
         self._outbox.tell_all_again()
@@ -274,6 +301,7 @@ class Agent:
         """The reply has come: what was sent is known, what came is wanted."""
         self._failures = 0
         self._exchanges += 1
+        self._pulse.session_lives(reply.lease_seconds)
         self._outbox.told(parcel)
         if delta is not None:
             self._inventory.acknowledge()
@@ -302,6 +330,7 @@ class Agent:
         ceiling = min(self._settings.backoff_seconds_max, BACKOFF_SECONDS * 2 ** min(self._failures - 1, 10))
         seconds = max(asked_seconds, random.uniform(0.05, ceiling))  # noqa: S311 - spreads retries, guards nothing
         log.warning(what, words=words, failures=self._failures, seconds=round(seconds, 2))
+        self._pulse.within(self._stage, max(seconds, OPENING_SECONDS if self._stage == OPENING else 0.0))
         await asyncio.sleep(seconds)
 
 

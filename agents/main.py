@@ -19,7 +19,7 @@ from typing import Any
 import structlog
 from pydantic import ValidationError
 
-from agents import policy
+from agents import health, policy
 from agents.cluster import Cluster, LeadershipLost
 from agents.enrolment import Enroller
 from agents.identity import FileStore, IdentityUnreadable, Keeper, KeyStore
@@ -30,7 +30,10 @@ from agents.transport import Transport
 EXIT_UNUSABLE = 2
 EXIT_IDENTITY = 3
 EXIT_NOT_LEADING = 4
-FLAGS = ("plane_url", "cluster", "token_file", "namespace", "policy_file", "state_dir", "speed", "control_port")
+FLAGS = (
+    *("plane_url", "cluster", "token_file", "namespace", "policy_file", "state_dir"),
+    *("speed", "control_port", "health_port"),
+)
 log = structlog.get_logger()
 
 
@@ -79,10 +82,12 @@ def configure_logging(level: str) -> None:
 async def _run(settings: AgentSettings, local_policy: policy.LocalPolicy, chosen: argparse.Namespace) -> int:
     instance = settings.instance or f"{socket.gethostname()}-{uuid.uuid4().hex[:6]}"
     settings = settings.model_copy(update={"instance": instance})
-    cluster, store, link_is_up = await _cluster(settings, chosen, local_policy)
+    pulse = health.Pulse()
+    probes = await _probes(settings, pulse)
+    cluster, store, link_is_up = await _cluster(settings, chosen, local_policy, pulse)
     keeper = Keeper(store)
     enroller = Enroller(Transport(settings, keeper, link_is_up), keeper, settings.token_file)
-    agent = asyncio.create_task(Agent(settings, cluster, enroller, local_policy).run())
+    agent = asyncio.create_task(Agent(settings, cluster, enroller, local_policy, pulse).run())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, agent.cancel)
@@ -95,11 +100,23 @@ async def _run(settings: AgentSettings, local_policy: policy.LocalPolicy, chosen
             raise
         log.warning("another replica leads now")
         return EXIT_NOT_LEADING
+    finally:
+        if probes is not None:
+            probes.close()
     return 0
 
 
+async def _probes(settings: AgentSettings, pulse: health.Pulse) -> asyncio.Server | None:
+    if not settings.health_port:
+        return None
+    try:
+        return await health.listen(pulse, settings.health_port)
+    except health.PortTaken as error:
+        raise Unusable(str(error)) from error
+
+
 async def _cluster(
-    settings: AgentSettings, chosen: argparse.Namespace, local_policy: policy.LocalPolicy
+    settings: AgentSettings, chosen: argparse.Namespace, local_policy: policy.LocalPolicy, pulse: health.Pulse
 ) -> tuple[Cluster, KeyStore, Callable[[], bool] | None]:
     """The workload cluster, where the key lies, and (simulated) whether the link to the plane is up."""
     if chosen.simulated is not None:
@@ -112,7 +129,7 @@ async def _cluster(
         return policy.allows_namespace(local_policy, namespace)
 
     try:
-        cluster, store = await connect(settings, chosen.kubeconfig, settings.instance, is_allowed)
+        cluster, store = await connect(settings, chosen.kubeconfig, settings.instance, is_allowed, pulse)
     except KubeconfigUnusable as error:
         raise Unusable(str(error)) from error
     return cluster, FileStore(settings.state_dir) if settings.state_dir else store, None
@@ -157,6 +174,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--state-dir", type=Path, help="keep the key in a file here")
     run.add_argument("--speed", type=float, help="of a simulated cluster's time")
     run.add_argument("--control-port", type=int, help="loopback port for faults of a simulated cluster; 0: any")
+    run.add_argument("--health-port", type=int, help="answer /livez and /readyz here, on all interfaces; 0: nowhere")
     return parser
 
 

@@ -34,6 +34,9 @@ class AgentSettings(BaseSettings):
     control_port: Annotated[int, Field(ge=0, le=65_535)] | None = Field(
         default=None, description="Loopback port where a simulated cluster takes faults; 0: any free one."
     )
+    health_port: Annotated[int, Field(ge=0, le=65_535)] = Field(
+        default=0, description="Answer probes on this port of all interfaces; 0: none."
+    )
     full_list_seconds: Seconds = Field(default=600, description="Send every observation again this often.")
     backoff_seconds_max: Seconds = Field(default=60, description="The longest pause after failed requests.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from agents.cluster import Action, ClusterUnreachable, Identity, Outcome, View
 from agents.facts import Json, cut, node_facts, object_facts, pod_facts
+from agents.health import Pulse
 from agents.kube.apply import Hand
 from agents.kube.client import KubeClient, KubeError, collection
 from agents.kube.client import connect as connect_client
@@ -213,11 +214,18 @@ class KubeCluster:
 
 
 async def connect(
-    settings: AgentSettings, kubeconfig: Path | None, holder: str, is_allowed: Callable[[str], bool]
+    settings: AgentSettings,
+    kubeconfig: Path | None,
+    holder: str,
+    is_allowed: Callable[[str], bool],
+    pulse: Pulse | None = None,
 ) -> tuple[KubeCluster, SecretStore]:
-    """The cluster of a kubeconfig, or the one we run in, and where the key lies in it."""
+    """The cluster of a kubeconfig, or the one we run in, and where the key lies in it.
+
+    `pulse` learns how the wait for leadership goes on.
+    """
     client = await connect_client(kubeconfig)
-    election = Election(client, settings.namespace, holder) if settings.lease else None
+    election = Election(client, settings.namespace, holder, pulse or Pulse()) if settings.lease else None
     return KubeCluster(client, election, is_allowed), SecretStore(client, settings.namespace)
 
 

@@ -6,13 +6,14 @@ after it has led itself must end: two of them would speak with one identity.
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import structlog
 
 from agents.cluster import ClusterUnreachable, LeadershipLost
 from agents.facts import Json, moment
+from agents.health import OPENING, OPENING_SECONDS, Pulse
 from agents.kube.client import KubeClient, KubeError, collection
 
 NAME = "muster-agent"
@@ -31,6 +32,7 @@ class Election:
     client: KubeClient
     namespace: str
     holder: str
+    pulse: Pulse = field(default_factory=Pulse)
     _valid_until: float = 0.0
     _seen: tuple[str, str] = ("", "")  # holder and time of renewal as last read…
     _seen_at: float = 0.0  # …and when we first read that, by our own clock
@@ -41,9 +43,12 @@ class Election:
     async def win(self) -> None:
         """Wait until we lead. Raises ClusterUnreachable."""
         while True:
+            self.pulse.within(OPENING, OPENING_SECONDS)
             if await self._try():
                 break
+            self.pulse.stands_by(waits=True)
             await asyncio.sleep(ASK_SECONDS)
+        self.pulse.stands_by(waits=False)
         log.info("leading", holder=self.holder)
 
     async def keep(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from agents.cluster import Cluster
 from agents.enrolment import Enroller
+from agents.health import Pulse
 from agents.identity import FileStore, Keeper
 from agents.loop import Agent
 from agents.policy import LocalPolicy
@@ -127,7 +128,7 @@ class PlaneForAgents:
 
 @asynccontextmanager
 async def an_agent(
-    plane: PlaneForAgents, cluster: Cluster, token_file: Path, **others: object
+    plane: PlaneForAgents, cluster: Cluster, token_file: Path, pulse: Pulse | None = None, **others: object
 ) -> AsyncIterator[asyncio.Task[None]]:
     """A running agent; its key lies in the test's folder, so that the next one is the same agent."""
     given = {"plane_url": plane.api.agent_url, "cluster": "east", "instance": "one", "backoff_seconds_max": 1, **others}
@@ -136,7 +137,7 @@ async def an_agent(
     await keeper.open()
     link = cluster.link_is_up if isinstance(cluster, SimulatedCluster) else None
     enroller = Enroller(Transport(settings, keeper, link), keeper, token_file)
-    task = asyncio.create_task(Agent(settings, cluster, enroller, LocalPolicy()).run())
+    task = asyncio.create_task(Agent(settings, cluster, enroller, LocalPolicy(), pulse).run())
     try:
         yield task
     finally:

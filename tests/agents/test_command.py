@@ -104,6 +104,7 @@ def test_every_setting_comes_from_the_environment() -> None:
         "MUSTER_AGENT_LEASE": "false",
         "MUSTER_AGENT_SPEED": "10",
         "MUSTER_AGENT_CONTROL_PORT": "0",
+        "MUSTER_AGENT_HEALTH_PORT": "0",
         "MUSTER_AGENT_FULL_LIST_SECONDS": "60",
         "MUSTER_AGENT_BACKOFF_SECONDS_MAX": "5",
         "MUSTER_AGENT_LOG_LEVEL": "DEBUG",
