@@ -23,7 +23,14 @@ from tests.kube.processes import dying_with_us
 HERE = Path(__file__).resolve().parent
 GO_LOCK = HERE.parents[1] / "requirements" / "go.lock"
 VERSION = "1.37.2"
-PROGRAMS = ("server", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")  # "server" is etcd
+PROGRAMS = (
+    "server",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubelet",
+    "kwok",
+)  # "server" is etcd
 FREE_BYTES_NEEDED = 7 << 30
 BUILD_SECONDS_MAX = 60 * 60
 PROGRESS_SECONDS = 15
@@ -57,8 +64,8 @@ def programs(say: Say = say_on_stderr) -> Path:
     """The folder that holds all of PROGRAMS; builds them first where this user has not built these versions yet."""
     if os.environ.get("KUBE") == "0":
         raise KubeUnavailable("KUBE=0: real Kubernetes is left out of this run")
-    cache = _cache_folder()
-    with _lock(cache / "kube.lock", lambda: say("kube: waiting for another run that is building Kubernetes")):
+    cache = cache_folder()
+    with lock(cache / "kube.lock", lambda: say("kube: waiting for another run that is building Kubernetes")):
         go = _find_go(cache, say)
         folder = cache / f"kube-{_key(go)}"
         if not all((folder / name).is_file() for name in PROGRAMS):
@@ -66,7 +73,7 @@ def programs(say: Say = say_on_stderr) -> Path:
     return folder
 
 
-def _cache_folder() -> Path:
+def cache_folder() -> Path:
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "muster"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -78,7 +85,7 @@ def _key(go: _Go) -> str:
 
 
 @contextmanager
-def _lock(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
+def lock(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
     """Hold `path` against all other processes of this user; the kernel lets go of it however we end."""
     with path.open("w") as handle:
         try:
@@ -133,8 +140,8 @@ def _build(go: _Go, folder: Path, say: Say) -> None:
     if shutil.disk_usage(folder.parent).free < FREE_BYTES_NEEDED:
         raise KubeUnavailable(f"building Kubernetes needs {FREE_BYTES_NEEDED >> 30} GB free in {folder.parent}")
     say(
-        f"kube: building Kubernetes {VERSION} for the tests (etcd, API server, controller manager, scheduler, KWOK): "
-        f"once, about 6 minutes on two cores and 5 GB of Go's caches; KUBE=0 leaves these tests out"
+        f"kube: building Kubernetes {VERSION} for the tests (etcd, API server, controllers, scheduler, kubelet, KWOK): "
+        f"once, about 7 minutes on two cores and 5 GB of Go's caches; KUBE=0 leaves these tests out"
     )
     started = time.monotonic()
     count = _fetch_modules(go)

@@ -62,7 +62,7 @@ def test_modules_that_cannot_be_had_are_named_as_the_reason(tmp_path: Path) -> N
     done = run_build(tmp_path, GOPROXY="off", GOMODCACHE=str(tmp_path / "modules"), GOFLAGS="-modcacherw")
 
     assert done.returncode == 1
-    assert "once, about 6 minutes" in done.stderr
+    assert "once, about 7 minutes" in done.stderr
     assert "Go's modules cannot be had" in done.stderr
 
 
