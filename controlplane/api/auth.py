@@ -6,7 +6,7 @@ from fastapi import Depends, Request
 
 from controlplane.api.problems import request_id_of
 from controlplane.bootstrap import Container
-from controlplane.services import tokens
+from controlplane.services import authz, tokens
 from controlplane.services.authz import Caller
 from controlplane.services.errors import Unauthenticated
 
@@ -19,7 +19,7 @@ def container_of(request: Request) -> Container:
 
 
 def caller_of(request: Request) -> Caller:
-    """A dependency: the caller; raises Unauthenticated."""
+    """A dependency: the caller, who may come this far; raises Unauthenticated, Forbidden."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if not scheme:
         raise Unauthenticated("send a token: Authorization: Bearer …")
@@ -27,6 +27,7 @@ def caller_of(request: Request) -> Caller:
         raise Unauthenticated("the scheme is Bearer")
     with container_of(request).uow_factory() as uow:
         principal = tokens.principal_of(uow, token.strip())
+    authz.admit(principal, request.method, request.scope["route"].path)
     return Caller(principal, request_id_of(request))
 
 

@@ -4,8 +4,8 @@ What a planner needs of a Queue is `core.tenancy`; here stands what services nee
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import date, datetime
 from enum import StrEnum
 
 from controlplane.core.ids import PoolId, QueueId
@@ -19,6 +19,22 @@ class Role(StrEnum):
     TEAM_LEAD = "team-lead"
     MEMBER = "member"
     AUDITOR = "auditor"
+
+
+class TokenScope(StrEnum):
+    """What a token is for; each holds what stands before it."""
+
+    READ = "read"
+    SUBMIT = "submit"
+    ADMIN = "admin"
+
+    def holds(self) -> frozenset["TokenScope"]:
+        """Itself, and those that it includes."""
+        every = tuple(TokenScope)
+        return frozenset(every[: every.index(self) + 1])
+
+
+EVERY_SCOPE = frozenset(TokenScope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +52,16 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenFact:
+    """The token that a Principal calls with."""
+
+    id: int
+    expires_at: datetime | None = None
+    within: str | None = None  # the subtree that its maker could give away; it reaches no further
+    last_used_on: date | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Principal:
     """Who calls."""
 
@@ -43,11 +69,26 @@ class Principal:
     kind: str  # person | service | agent
     name: str
     bindings: tuple[Binding, ...] = ()
+    scopes: frozenset[TokenScope] = EVERY_SCOPE  # of the token that it calls with
+    token: "TokenFact | None" = None
 
     @property
     def actor(self) -> str:
         """How the audit log names it."""
         return f"{self.kind}:{self.name}"
+
+    def bounded(self) -> "Principal":
+        """The same, with no more than its token reaches: what a lead gave away ends where the lead's own right does.
+
+        A token that a lead made never carries the role of an admin, whatever its bearer is given later.
+        """
+        within = None if self.token is None else self.token.within
+        if within is None:
+            return self
+        lead = Binding(Role.TEAM_LEAD, within)
+        kept = [each for each in self.bindings if each.role is not Role.PLATFORM_ADMIN]
+        inner = [replace(each, queue_path=within) if each.covers(within) else each for each in kept]
+        return replace(self, bindings=tuple(each for each in inner if lead.covers(each.queue_path)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +99,9 @@ class NewToken:
     token_sha256: bytes
     name: str
     expires_at: datetime | None = None
+    scopes: frozenset[TokenScope] = frozenset()  # none: all
+    within: str | None = None
+    created_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from controlplane.core.facts.tenancy import (
+    EVERY_SCOPE,
     Binding,
     NewQueue,
     NewToken,
@@ -22,6 +23,8 @@ from controlplane.core.facts.tenancy import (
     QuotaChange,
     Role,
     StoredAnswer,
+    TokenFact,
+    TokenScope,
 )
 from controlplane.core.ids import FlavorName, PoolId, QueueId
 from controlplane.core.tenancy import Queue, Quota
@@ -46,11 +49,19 @@ _PUT_QUOTA = text("""
         nominal = excluded.nominal, borrow_limit = excluded.borrow_limit, lend_limit = excluded.lend_limit,
         is_listed = true""")
 
+# One statement for all that every request must know. Bindings, and what bounds the token, are gone with their Queue.
 _BY_TOKEN = text("""
-    SELECT principal.id, principal.kind, principal.name
+    SELECT principal.id, principal.kind, principal.name, api_token.id AS token, api_token.scopes,
+           api_token.expires_at, api_token.last_used_on, bound.path AS within,
+           ARRAY(SELECT role_binding.role || ' ' || coalesce(queue.path, '')
+                 FROM role_binding LEFT JOIN queue ON queue.id = role_binding.queue_id
+                 WHERE role_binding.principal_id = principal.id
+                     AND (role_binding.queue_id IS NULL OR queue.deleted_at IS NULL)
+                 ORDER BY role_binding.id) AS bindings
     FROM api_token JOIN principal ON principal.id = api_token.principal_id
+    LEFT JOIN queue AS bound ON bound.id = api_token.within_queue_id
     WHERE api_token.token_sha256 = :digest AND api_token.revoked_at IS NULL AND principal.disabled_at IS NULL
-        AND (api_token.expires_at IS NULL OR api_token.expires_at > :now)""")
+        AND (api_token.expires_at IS NULL OR api_token.expires_at > :now) AND bound.deleted_at IS NULL""")
 
 _BINDINGS = text("""
     SELECT role_binding.role, queue.path
@@ -183,7 +194,11 @@ class TenancyStore:
     def principal_of_token(self, token_sha256: bytes) -> Principal | None:
         """Whose live bearer token has this hash."""
         row = self._session.execute(_BY_TOKEN, {"digest": token_sha256, "now": self._now}).one_or_none()
-        return None if row is None else self._principal(row)
+        if row is None:
+            return None
+        bindings = tuple(_binding(each) for each in row.bindings)
+        token = TokenFact(row.token, row.expires_at, row.within, row.last_used_on)
+        return Principal(row.id, row.kind, row.name, bindings, _scopes(row.scopes), token).bounded()
 
     def principal(self, kind: str, name: str) -> Principal | None:
         """The enabled Principal of this name."""
@@ -218,14 +233,26 @@ class TenancyStore:
     def add_token(self, token: NewToken) -> int:
         """Store a token's hash."""
         statement = text(
-            "INSERT INTO api_token (principal_id, token_sha256, name, created_at, expires_at)"
-            " VALUES (:principal, :digest, :name, :now, :expires) RETURNING id"
-        )
+            "INSERT INTO api_token (principal_id, token_sha256, name, scopes, created_at, expires_at, created_by,"
+            " within_queue_id) VALUES (:principal, :digest, :name, :scopes, :now, :expires, :created_by,"
+            " (SELECT id FROM queue WHERE path = CAST(:within AS text) AND deleted_at IS NULL)) RETURNING id"
+        ).bindparams(bindparam("scopes", type_=JSONB))
         given = {
             "principal": token.principal_id, "digest": token.token_sha256, "name": token.name,
-            "now": self._now, "expires": token.expires_at,
+            "scopes": sorted(token.scopes), "now": self._now, "expires": token.expires_at,
+            "created_by": token.created_by, "within": token.within,
         }  # fmt: skip
         return int(self._session.execute(statement, given).scalar_one())
+
+    def has_admin_token(self) -> bool:
+        """Whether a token lives whose bearer may do everything."""
+        statement = text(
+            "SELECT EXISTS (SELECT FROM api_token JOIN principal ON principal.id = api_token.principal_id"
+            " JOIN role_binding ON role_binding.principal_id = principal.id"
+            " WHERE role_binding.role = :role AND role_binding.queue_id IS NULL AND principal.disabled_at IS NULL"
+            " AND api_token.revoked_at IS NULL AND (api_token.expires_at IS NULL OR api_token.expires_at > :now))"
+        )
+        return bool(self._session.execute(statement, {"role": Role.PLATFORM_ADMIN, "now": self._now}).scalar_one())
 
     def revoke_token(self, token_id: int) -> bool:
         """End a token; False where there is none that lives."""
@@ -282,6 +309,17 @@ class TenancyStore:
     def _principal(self, row: Row[Any]) -> Principal:
         bindings = self._session.execute(_BINDINGS, {"principal": row.id})
         return Principal(row.id, row.kind, row.name, tuple(Binding(Role(each.role), each.path) for each in bindings))
+
+
+def _binding(text: str) -> Binding:
+    role, _, path = text.partition(" ")
+    return Binding(Role(role), path or None)
+
+
+def _scopes(stored: Sequence[str]) -> frozenset[TokenScope]:
+    """None stored: all of them. What a later release may have added is not known here, so it allows nothing."""
+    known = [TokenScope(each) for each in stored if each in set(TokenScope)]
+    return frozenset().union(*(each.holds() for each in known)) if stored else EVERY_SCOPE
 
 
 def _queue(row: Row[Any]) -> QueueFact:

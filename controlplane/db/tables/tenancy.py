@@ -1,5 +1,7 @@
 """Queues, Quotas, Policies, and who may do what: principals, roles, API tokens."""
 
+from datetime import date
+
 from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
@@ -52,6 +54,7 @@ class Policy(Base):
     __tablename__ = "policy"
     pool_id: Mapped[int] = mapped_column(ForeignKey("pool.id"), primary_key=True)
     version: Mapped[Big] = mapped_column(primary_key=True)
+    labels: Mapped[Document] = mapped_column(server_default=text("'{}'"))
     spec: Mapped[Document]
     created_at: Mapped[Moment]
     created_by: Mapped[str]
@@ -102,6 +105,9 @@ class ApiToken(Base):
     created_at: Mapped[Moment]
     expires_at: Mapped[Moment | None]
     revoked_at: Mapped[Moment | None]
+    within_queue_id: Mapped[int | None] = mapped_column(ForeignKey("queue.id"))  # it reaches no further; NULL: no bound
+    created_by: Mapped[str] = mapped_column(server_default="")
+    last_used_on: Mapped[date | None]
 
 
 class IdempotencyKey(Base):
