@@ -8,9 +8,19 @@ from controlplane.services.ports.unit_of_work import UnitOfWorkFactory
 
 KINDS_NEEDED = ("worker", "planner")
 FINE = "ok"
+DATABASE = "database"
 
 Probe = Callable[[], str]
 """What is wrong, in words; "" if nothing is."""
+
+
+def can_serve(probes: Mapping[str, Probe]) -> Readiness:
+    """Whether this process can answer requests: no more than its own way to the database, and what is in it.
+
+    What a load balancer asks. A worker that is away, or Redis, must not take the API from people and agents.
+    """
+    answer = _asked(probes[DATABASE]) or FINE
+    return Readiness(ready=answer == FINE, parts={DATABASE: answer})
 
 
 def readiness(factory: UnitOfWorkFactory, probes: Mapping[str, Probe], heartbeat_seconds_max: int) -> Readiness:

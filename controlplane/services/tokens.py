@@ -10,7 +10,7 @@ from datetime import timedelta
 from controlplane.contract.rest.people import TokenCreate, TokenView
 from controlplane.core.facts.tenancy import Binding, NewToken, Principal, Role
 from controlplane.services.authz import Action, Caller, require
-from controlplane.services.errors import Invalid, NotFound, Unauthenticated
+from controlplane.services.errors import Conflict, Invalid, NotFound, Unauthenticated
 from controlplane.services.ports.unit_of_work import UnitOfWork
 
 PREFIX = "mst_"
@@ -71,6 +71,14 @@ def first_admin(uow: UnitOfWork, name: str = FIRST_ADMIN) -> str:
         facts={"token": number, "role": Role.PLATFORM_ADMIN},
     )  # fmt: skip
     return token
+
+
+def only_admin(uow: UnitOfWork, name: str = FIRST_ADMIN) -> str:
+    """`first_admin`, where no administrator has a token that lives; else raises Conflict."""
+    uow.tenancy.put_principal("person", name)  # takes its row: of two who ask at once, one waits for the other
+    if uow.tenancy.has_admin_token():
+        raise Conflict("an administrator has a token that lives; who lost it asks for a new one with --again")
+    return first_admin(uow, name)
 
 
 def digest(token: str) -> bytes:

@@ -11,7 +11,7 @@ from controlplane.core.facts.tenancy import Role
 from controlplane.services.authz import MAY, Action
 from tests.support.api import Api
 
-OPEN = {"/healthz", "/readyz", "/metrics"}
+OPEN = {"/healthz", "/readyz", "/readyz/process", "/metrics"}
 VALUES = {"number": "1", "path": "research/nlp"}
 
 

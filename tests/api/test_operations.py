@@ -54,6 +54,29 @@ def test_not_ready_while_nothing_makes_progress(api: Api) -> None:
     assert answer.json()["parts"]["planner"].startswith("no progress for 36")
 
 
+def test_a_process_that_reaches_the_database_can_serve_whatever_else_is_away(
+    database: Database, tmp_path: Path
+) -> None:
+    with serving(settings_for(database, f"redis://127.0.0.1:{free_port()}/0", tmp_path)) as api:
+        for url in (api.url, api.agent_url):
+            answer = httpx.get(f"{url}/readyz/process", trust_env=False)
+            assert (answer.status_code, answer.json()["parts"]) == (200, {"database": "ok"})
+
+
+def test_a_process_serves_on_a_newer_schema_and_not_on_an_older_one(api: Api) -> None:
+    def at(revision: str) -> tuple[int, str]:
+        with api.container.engine.begin() as connection:
+            connection.exec_driver_sql("RESET ROLE")
+            connection.exec_driver_sql("UPDATE alembic_version SET version_num = %s", (revision,))
+        answer = api.client("").get("/readyz/process")
+        return answer.status_code, answer.json()["parts"]["database"]
+
+    assert at("9999") == (200, "ok")
+    status, words = at("0001")
+    assert status == 503
+    assert words.startswith("the schema is at 0001, this code wants ")
+
+
 def test_metrics_count_requests_by_route(tree: httpx.Client) -> None:
     tree.post("/api/v1/workloads", json=workload())
     tree.get("/api/v1/workloads/llama")

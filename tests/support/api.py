@@ -90,4 +90,4 @@ def serving(settings: Settings) -> Iterator[Api]:
 def _url(both: Listeners, *, agents: bool) -> str:
     server = both.agents if agents else both.people
     port = server.servers[0].sockets[0].getsockname()[1]
-    return f"http://127.0.0.1:{port}"
+    return f"{'https' if server.config.is_ssl else 'http'}://127.0.0.1:{port}"

@@ -1,4 +1,7 @@
-"""/healthz, /readyz, /metrics: for probes and Prometheus, without a token. Agents' listener has the first alone."""
+"""/healthz, /readyz, /metrics: for probes and Prometheus, without a token.
+
+Agents' listener has only the two that speak for this process and not for the plane.
+"""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
@@ -15,6 +18,13 @@ router = APIRouter(tags=["health"])
 def healthz() -> str:
     """This process answers; nothing else is asked."""
     return "ok"
+
+
+@alive.get("/readyz/process")
+def readyz_process(request: Request) -> Response:
+    """This process can serve: the database answers and has the schema. Else 503. What a load balancer asks."""
+    found = health.can_serve(container_of(request).probes())
+    return JSONResponse(found.model_dump(mode="json", by_alias=True), 200 if found.ready else 503)
 
 
 @router.get("/readyz")

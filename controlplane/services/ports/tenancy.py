@@ -75,6 +75,9 @@ class TenancyStore(Protocol):
     def add_token(self, token: NewToken) -> int:
         """Store a token's hash."""
 
+    def has_admin_token(self) -> bool:
+        """Whether a token lives whose bearer may do everything."""
+
     def revoke_token(self, token_id: int) -> bool:
         """End a token; False where there is none that lives."""
 

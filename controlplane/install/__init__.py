@@ -1,0 +1,1 @@
+"""What is done once per installation: the plane's signing key, the first administrator's token."""

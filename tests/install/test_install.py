@@ -1,0 +1,105 @@
+"""`python -m controlplane.install`, run as an operator runs it: each thing once, and no secret where it may be seen."""
+
+import os
+import pty
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from controlplane.services.signing import KEY_FILE
+from tests.support.api import serving, settings_for
+from tests.support.databases import ROOT, Database
+
+SECONDS_MAX = 60
+REFUSED = 4
+
+
+def install(database: Database | None, *arguments: str, **others: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "REDIS_URL": "redis://127.0.0.1:1/0", **others}
+    return subprocess.run(
+        [sys.executable, "-m", "controlplane.install", *arguments],
+        env=environment | (database.environment() if database else {}),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS_MAX,
+    )
+
+
+def test_the_first_admin_gets_a_token_in_a_file_that_only_they_read_and_a_second_is_refused(
+    database: Database, valkey: str, tmp_path: Path
+) -> None:
+    file, second = tmp_path / "token", tmp_path / "second"
+    done = install(database, "first-admin", "--file", str(file))
+    assert done.returncode == 0, done.stderr
+    token = file.read_text().strip()
+    assert token not in done.stdout + done.stderr
+    assert file.stat().st_mode & 0o777 == 0o600
+
+    refused = install(database, "first-admin", "--file", str(second))
+    assert (refused.returncode, second.exists()) == (REFUSED, False)
+    assert "an administrator has a token that lives" in refused.stderr
+
+    with serving(settings_for(database, valkey, tmp_path / "secrets")) as api:
+        answer = httpx.get(f"{api.url}/api/v1/whoami", headers={"Authorization": f"Bearer {token}"}, trust_env=False)
+    assert answer.json()["name"] == "admin"
+
+
+def test_who_lost_every_token_gets_another_by_saying_so(database: Database, tmp_path: Path) -> None:
+    first = install(database, "first-admin", "--file", "-")
+    again = install(database, "first-admin", "--file", "-", "--again")
+    assert (first.returncode, again.returncode) == (0, 0)
+    assert first.stdout != again.stdout
+
+
+def test_of_two_who_ask_at_once_one_gets_the_token(database: Database, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(2) as both:
+        done = list(both.map(lambda name: install(database, "first-admin", "--file", str(tmp_path / name)), "ab"))
+    assert sorted(each.returncode for each in done) == [0, REFUSED]
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_file_that_is_there_is_not_written_over(database: Database, tmp_path: Path) -> None:
+    file = tmp_path / "precious"
+    file.write_text("mine")
+    done = install(database, "first-admin", "--file", str(file))
+    assert (done.returncode, file.read_text()) == (2, "mine")
+    assert install(database, "first-admin", "--file", "-").returncode == 0, "and no token was made for nobody"
+
+
+def test_a_terminal_is_no_place_for_a_token(database: Database) -> None:
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-m", "controlplane.install", "first-admin", "--file", "-"],
+        env={**os.environ, "REDIS_URL": "redis://127.0.0.1:1/0", **database.environment()},
+        cwd=ROOT,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=SECONDS_MAX,
+    )
+    os.close(theirs)
+    os.close(ours)
+    assert done.returncode == 2
+    assert "stdout is a terminal" in done.stderr
+
+
+def test_the_signing_key_is_made_once_in_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "keys"
+    assert install(None, "signing-key", "--folder", str(folder)).returncode == 0
+    made = (folder / KEY_FILE).read_text()
+    assert install(None, "signing-key", "--folder", str(folder)).returncode == 0
+    assert (folder / KEY_FILE).read_text() == made
+
+
+@pytest.mark.parametrize("environment", [{}, {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}])
+def test_outside_of_a_pod_no_secret_is_made_and_the_reason_is_said(environment: dict[str, str], tmp_path: Path) -> None:
+    done = install(None, "signing-key", "--secret", "keys", "--account", str(tmp_path), **environment)
+    assert done.returncode == 1
+    assert "no ServiceAccount is mounted" in done.stderr
