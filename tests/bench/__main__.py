@@ -7,6 +7,7 @@ whoever wants a gate reads the verdicts.
 import sys
 import time
 
+from tests.bench.figure_api import cli_start, dry_run, list_of_workloads, submits
 from tests.bench.figure_placement import placement
 from tests.bench.figure_plane import idle_memory, warm_start
 from tests.bench.figure_start import submit_to_running
@@ -17,6 +18,10 @@ FIGURES: dict[str, Figure] = {
     "A": placement,
     "warm-start": warm_start,
     "idle-memory": idle_memory,
+    "submits": submits,
+    "list-first-page": list_of_workloads,
+    "apply-dry-run": dry_run,
+    "cli-start": cli_start,
 }
 
 

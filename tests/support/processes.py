@@ -1,6 +1,7 @@
 """Looking at real processes from outside: what runs for a folder, what their command lines give away."""
 
 import contextlib
+import os
 from pathlib import Path
 
 PROC = Path("/proc")
@@ -44,3 +45,9 @@ def pss_bytes(pid: int) -> int:
 def serving(folder: Path, title: str) -> dict[int, str]:
     """The processes that belong to the plane in `folder`: they name it, or carry its Postgres' title."""
     return {pid: line for pid, line in command_lines().items() if f"{folder}/" in line or f" {title}:" in line}
+
+
+def cpu_seconds(pid: int) -> float:
+    """Seconds of processor time that it has used so far, in both modes."""
+    fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
