@@ -1,7 +1,7 @@
 """Clusters and nodes as the planner sees them: what is usable, what is held, where it stands."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from controlplane.core.ids import ClusterId, FlavorName, NodeId
@@ -10,7 +10,11 @@ from controlplane.core.lifecycle import ClusterState
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One Kubernetes cluster. `levels` from coarse to fine, `host` last and always there."""
+    """One Kubernetes cluster. `levels` from coarse to fine, `host` last and always there.
+
+    `cordon` and `drain` say why it takes nothing new, "" where it does. A cordon that is over counts until its row says
+    so too, or what is planned on it would fall in every recheck.
+    """
 
     id: ClusterId
     name: str
@@ -19,6 +23,9 @@ class Cluster:
     labels: tuple[tuple[str, str], ...]
     namespaces: frozenset[str]
     inventory_at: datetime | None
+    cordon: str = ""
+    cordon_until: datetime | None = None
+    drain: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +35,8 @@ class Node:
     `domains` names its box at each of its cluster's levels, coarse to fine, "" where it has none.
     `usable` units are healthy and not used by foreign pods; `held` ones belong to our pods; `owned`
     counts all known devices, also unhealthy ones. Free = max(0, usable - held). CPU in millicores,
-    memory in bytes, both already less what foreign pods ask for.
+    memory in bytes, both already less what foreign pods ask for. `cordon` says why it, or a device of it, is out
+    of planning, and `withheld` how many units that would be usable belong to cordoned devices.
     """
 
     id: NodeId
@@ -43,9 +51,20 @@ class Node:
     memory_bytes: int
     cpu_milli_held: int
     memory_bytes_held: int
+    cordon: str = ""
+    is_cordoned: bool = False
+    withheld: Mapping[FlavorName, int] = field(default_factory=dict)
 
     def free(self, flavor: FlavorName) -> int:
         """Units of `flavor` that may be given to another pod of ours; 0 if the node takes none."""
         if not self.is_schedulable:
             return 0
         return max(0, self.usable.get(flavor, 0) - self.held.get(flavor, 0))
+
+    def cordoned(self, flavor: FlavorName) -> int:
+        """Units of `flavor` that would be free but for a cordon by hand, of the node or of its devices."""
+        if not self.is_schedulable and not self.is_cordoned:
+            return 0
+        withheld = self.withheld.get(flavor, 0)
+        free = self.usable.get(flavor, 0) + withheld - self.held.get(flavor, 0)
+        return max(0, min(free, withheld) if self.is_schedulable else free)

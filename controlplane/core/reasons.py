@@ -20,12 +20,15 @@ class ReasonCode(StrEnum):
     QUEUE_UNKNOWN = "queue-unknown"
     NO_CLUSTER = "no-cluster"
     CLUSTER_NOT_READY = "cluster-not-ready"
+    CLUSTER_CORDONED = "cluster-cordoned"
+    CLUSTER_DRAINED = "cluster-drained"
     CLUSTER_INVENTORY_STALE = "cluster-inventory-stale"
     CLUSTER_WITHOUT_FLAVOR = "cluster-without-flavor"
     CLUSTER_NOT_SELECTED = "cluster-not-selected"
     CLUSTER_WITHOUT_NAMESPACE = "cluster-without-namespace"
     CLUSTER_TOO_SMALL = "cluster-too-small"
     NOT_ENOUGH_FREE = "not-enough-free"
+    CAPACITY_CORDONED = "capacity-cordoned"
     TOPOLOGY_TOO_FRAGMENTED = "topology-too-fragmented"
     TOPOLOGY_TOO_SMALL = "topology-too-small"
     TOPOLOGY_LEVEL_UNKNOWN = "topology-level-unknown"
@@ -40,6 +43,7 @@ class ReasonCode(StrEnum):
     NAME_CONFLICT = "name-conflict"
     LOCAL_POLICY = "local-policy"
     REFUSED_BY_CLUSTER = "refused-by-cluster"
+    CLUSTER_LOST = "cluster-lost"
     NODE_LOST = "node-lost"
     DEVICE_FAILED = "device-failed"
     DISRUPTED = "disrupted"
@@ -59,6 +63,8 @@ _SENTENCES: Mapping[ReasonCode, str] = {
     ReasonCode.QUEUE_UNKNOWN: "There is no queue {queue}.",
     ReasonCode.NO_CLUSTER: "No cluster of pool {pool} is there yet.",
     ReasonCode.CLUSTER_NOT_READY: "{cluster} is {state}.",
+    ReasonCode.CLUSTER_CORDONED: "{cluster} is cordoned until {until}: {words}",
+    ReasonCode.CLUSTER_DRAINED: "{cluster} is drained: {words}",
     ReasonCode.CLUSTER_INVENTORY_STALE: "{cluster} last told its inventory {age} s ago;"
     " after {limit} s it counts as full.",
     ReasonCode.CLUSTER_WITHOUT_FLAVOR: "{cluster} has no {flavor}.",
@@ -67,6 +73,8 @@ _SENTENCES: Mapping[ReasonCode, str] = {
     ReasonCode.CLUSTER_TOO_SMALL: "{cluster} owns {total} {flavor} in all, and {wanted} are asked for.",
     ReasonCode.NOT_ENOUGH_FREE: "{cluster} has room for {fits} of {pods} pods of {devices} {flavor} each"
     " ({free} free).",
+    ReasonCode.CAPACITY_CORDONED: "{cluster} has room for {fits} of {pods} pods of {devices} {flavor} each"
+    " ({free} free, {cordoned} more are cordoned: {words}).",
     ReasonCode.TOPOLOGY_TOO_FRAGMENTED: "{cluster} has room for {fits} of {pods} pods of {devices} {flavor} each in its"
     " best {level} ({domain}).",
     ReasonCode.TOPOLOGY_TOO_SMALL: "{cluster}'s largest {level} holds {fits} of {pods} pods of {devices} {flavor} each,"
@@ -83,6 +91,7 @@ _SENTENCES: Mapping[ReasonCode, str] = {
     ReasonCode.NAME_CONFLICT: "{cluster} already has a {kind} {name} that is not ours.",
     ReasonCode.LOCAL_POLICY: "{cluster}'s own policy refuses it: {words}",
     ReasonCode.REFUSED_BY_CLUSTER: "{cluster} refused it: {words}",
+    ReasonCode.CLUSTER_LOST: "{cluster} was declared lost.",
     ReasonCode.NODE_LOST: "Node {node} of {cluster} was lost.",
     ReasonCode.DEVICE_FAILED: "A device of node {node} failed: {words}.",
     ReasonCode.DISRUPTED: "Its cluster took rank {rank} away: {words}.",

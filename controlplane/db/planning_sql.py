@@ -21,7 +21,8 @@ POLICY = _text("""
     WHERE pool.id = :pool""")
 
 CLUSTERS = _text("""
-    SELECT id, pool_id, name, state, levels, labels, namespaces, inventory_at, removed_at
+    SELECT id, pool_id, name, state, levels, labels, namespaces, inventory_at, removed_at, cordon_reason, cordon_until,
+           drain_reason
     FROM cluster
     WHERE changed_xid >= {since} AND (:since > 0 OR (pool_id = :pool AND removed_at IS NULL))
     ORDER BY id""")
@@ -31,7 +32,9 @@ NODES = _text("""
     SELECT node.id, node.cluster_id, node.name, node.ready, node.cordoned, node.deleting, node.cordoned_by_us,
            node.lost_at, node.removed_at, CAST(node.domains AS text) AS domains,
            node.cpu_milli, node.memory_bytes, node.cpu_milli_held,
-           node.memory_bytes_held, CAST(cluster.levels AS text) AS levels
+           node.memory_bytes_held, CAST(cluster.levels AS text) AS levels,
+           (SELECT cordon_reason FROM device WHERE node_id = node.id AND cordon_reason <> '' ORDER BY device.id LIMIT 1)
+               AS device_cordon
     FROM node JOIN cluster ON cluster.id = node.cluster_id
     WHERE cluster.pool_id = :pool AND (:since > 0 OR node.removed_at IS NULL) AND (
         node.changed_xid >= {since}
@@ -39,7 +42,7 @@ NODES = _text("""
     ORDER BY node.id""")
 
 NODE_FLAVORS = _text("""
-    SELECT node_id, flavor, owned, capacity, held FROM node_flavor
+    SELECT node_id, flavor, owned, capacity, held, withheld FROM node_flavor
     WHERE node_id = ANY(:nodes) ORDER BY node_id, flavor""")
 
 QUEUES_CHANGED = _text("""

@@ -114,6 +114,9 @@ def _cluster(row: SqlRow) -> Cluster:
         labels=tuple(sorted(row.labels.items())),
         namespaces=frozenset(row.namespaces),
         inventory_at=row.inventory_at,
+        cordon=row.cordon_reason,
+        cordon_until=row.cordon_until,
+        drain=row.drain_reason,
     )
 
 
@@ -128,13 +131,14 @@ def _nodes(session: Session, bound: dict[str, int]) -> Iterator[Change]:
 
 
 def _node(row: SqlRow, flavors: Sequence[SqlRow]) -> Node:
-    usable = row.ready and not row.cordoned and not row.deleting and not row.cordoned_by_us and row.lost_at is None
+    is_well = row.ready and not row.cordoned and not row.deleting and row.lost_at is None
+    withheld = {FlavorName(one.flavor): one.withheld for one in flavors if one.withheld}
     return Node(
         id=NodeId(row.id),
         cluster=ClusterId(row.cluster_id),
         name=row.name,
         domains=_domains(row.name, row.levels, row.domains),
-        is_schedulable=usable,
+        is_schedulable=is_well and not row.cordoned_by_us,
         owned={FlavorName(one.flavor): one.owned for one in flavors},
         usable={FlavorName(one.flavor): one.capacity for one in flavors},
         held={FlavorName(one.flavor): one.held for one in flavors},
@@ -142,6 +146,9 @@ def _node(row: SqlRow, flavors: Sequence[SqlRow]) -> Node:
         memory_bytes=row.memory_bytes,
         cpu_milli_held=row.cpu_milli_held,
         memory_bytes_held=row.memory_bytes_held,
+        cordon=row.cordoned_by_us or (row.device_cordon or "" if withheld else ""),
+        is_cordoned=is_well and bool(row.cordoned_by_us),
+        withheld=withheld,
     )
 
 

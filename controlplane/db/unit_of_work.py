@@ -19,8 +19,11 @@ from controlplane.db.failures import translated
 from controlplane.db.stores.agents import AgentStore
 from controlplane.db.stores.attempts import AttemptStore
 from controlplane.db.stores.audit import AuditStore
+from controlplane.db.stores.cordons import CordonStore
+from controlplane.db.stores.documents import DocumentStore
 from controlplane.db.stores.fleet import FleetStore
 from controlplane.db.stores.ledger import LedgerStore
+from controlplane.db.stores.people import PeopleStore
 from controlplane.db.stores.planning import PlanningStore
 from controlplane.db.stores.queries import QueryStore
 from controlplane.db.stores.tenancy import TenancyStore
@@ -104,6 +107,16 @@ class SqlUnitOfWork:
         return TenancyStore(self._session, self.now)
 
     @cached_property
+    def people(self) -> PeopleStore:
+        """Tokens and role bindings, as people manage them."""
+        return PeopleStore(self._session, self.now)
+
+    @cached_property
+    def documents(self) -> DocumentStore:
+        """Documents as they are applied, read and deleted."""
+        return DocumentStore(self._session, self.now)
+
+    @cached_property
     def workloads(self) -> WorkloadStore:
         """Workloads and their PodSets."""
         return WorkloadStore(self._session, self.now)
@@ -117,6 +130,11 @@ class SqlUnitOfWork:
     def fleet(self) -> FleetStore:
         """Clusters, Nodes, Devices."""
         return FleetStore(self._session, self.now)
+
+    @cached_property
+    def cordons(self) -> CordonStore:
+        """What is out of planning, and what lives in a Cluster."""
+        return CordonStore(self._session, self.now)
 
     @cached_property
     def agents(self) -> AgentStore:

@@ -23,7 +23,7 @@ from controlplane.core.ids import ClusterId, FlavorName, NodeId
 from controlplane.core.lifecycle import ClusterEvent, ClusterState, advance_cluster
 from controlplane.core.policy import Policy
 from controlplane.services import accounting, attempt_batch, attempts, wire
-from controlplane.services.errors import Conflict, NotFound
+from controlplane.services.errors import Conflict
 from controlplane.services.ports.unit_of_work import UnitOfWork
 
 PLANE = "plane"
@@ -67,7 +67,8 @@ def apply_inventory(uow: UnitOfWork, cluster: ClusterFact, delta: InventoryDelta
     An unready node's gangs are judged now; lost it is called only by `check_nodes`.
     """
     reports = list({report.uid: report for report in delta.nodes}.values())
-    writes = _unique_devices([wire.node_write(report, flavors_of(report), uow.now) for report in reports])
+    cordoned = uow.cordons.cordoned_devices(cluster.id)
+    writes = _unique_devices([wire.node_write(report, flavors_of(report), uow.now, cordoned) for report in reports])
     changes_owned = delta.whole or bool(delta.removed) or _owns_otherwise(uow, cluster.id, writes)
     if changes_owned:
         uow.ledger.lock_all_accounts()  # before the nodes' counters, as everywhere
@@ -152,22 +153,6 @@ def check_nodes(uow: UnitOfWork, limit: int) -> int:
         uow.wake_pool(pool)
     attempt_batch.number(uow, clusters)
     return len(due)
-
-
-def cordon(uow: UnitOfWork, node: NodeId, why: str, actor: str, request_id: str = "") -> None:
-    """Take a node out of planning; "" puts it back. What runs there goes on. Raises NotFound."""
-    found = uow.fleet.cordon(node, why)
-    if found is None:
-        raise NotFound("there is no such node")
-    uow.audit.record(
-        actor=actor,
-        action="node.cordon" if why else "node.uncordon",
-        object_kind="node",
-        object_id=str(node),
-        facts={"name": found.name, "why": why},
-        request_id=request_id,
-    )
-    uow.wake_pool(found.pool)
 
 
 def note_listening(uow: UnitOfWork) -> None:

@@ -5,19 +5,20 @@ knows the host names in its cluster; a directive's `environment` holds only what
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, cast
 
 from controlplane.contract.agent.attempts import ApplyBody, Budgets, Directive, Pin, PodSetOrder, Rejection
 from controlplane.contract.agent.inventory import DeviceReport, DiscrepancyReport, NodeReport, node_digest
 from controlplane.core.facts.attempts import PodPin, WorkloadOrder
-from controlplane.core.facts.fleet import Document, FlavorCount, NodeWrite, NumberedDirective
+from controlplane.core.facts.fleet import Card, Document, FlavorCount, NodeWrite, NumberedDirective, ToldResource
 from controlplane.core.ids import FlavorName
 from controlplane.core.reasons import Reason, ReasonCode, reason
 
 _JOB_FIELDS_KEPT = frozenset({"activeDeadlineSeconds", "podFailurePolicy"})
 _YEAR = timedelta(days=365)
+_ILL = frozenset({"unhealthy", "lost"})
 
 
 def apply_body(order: WorkloadOrder, pins: Sequence[PodPin], budgets: Document | None = None) -> Document:
@@ -107,32 +108,57 @@ def believable(moment: datetime | None, now: datetime) -> datetime | None:
     return moment
 
 
-def node_write(report: NodeReport, flavors: Mapping[str, FlavorName], now: datetime) -> NodeWrite:
-    """One node's report as columns. `flavors` names each of its devices' Flavor by device key."""
+def node_write(
+    report: NodeReport, flavors: Mapping[str, FlavorName], now: datetime, cordoned: Collection[str] = ()
+) -> NodeWrite:
+    """One node's report as columns. `flavors` names each device's Flavor by its key; `cordoned` are keys, too."""
     return NodeWrite(
         uid=report.uid,
         name=report.name,
         row=_node_row(report, now),
-        flavors=tuple(flavor_counts(report, flavors)),
+        flavors=tuple(flavor_counts(told_resources(report), cards_of(report, flavors, cordoned))),
         devices=tuple(_device_row(device, flavors) for device in report.devices),
         discrepancies=tuple(_discrepancy_row(told) for told in report.discrepancies),
     )
 
 
-def flavor_counts(report: NodeReport, flavors: Mapping[str, FlavorName]) -> list[FlavorCount]:
+def told_resources(report: NodeReport) -> list[ToldResource]:
+    """What a node says of its resources."""
+    return [ToldResource(told.resource, told.allocatable, told.foreign) for told in report.resources]
+
+
+def cards_of(report: NodeReport, flavors: Mapping[str, FlavorName], cordoned: Collection[str] = ()) -> list[Card]:
+    """A node's devices as far as they are counted."""
+    return [
+        Card(
+            device_key=card.device_key,
+            flavor=flavors[card.device_key],
+            resource=card.resource,
+            parent_key=card.parent_key,
+            slots_total=card.slots_total,
+            slots_allocatable=card.slots_allocatable,
+            health=card.health,
+            is_cordoned=card.device_key in cordoned,
+        )
+        for card in report.devices
+    ]
+
+
+def flavor_counts(resources: Iterable[ToldResource], devices: Sequence[Card]) -> list[FlavorCount]:
     """Units per Flavor: what is known, what works, and what of that is ours to give.
 
     A card that is cut into partitions is counted by its partitions. Where the API server counts fewer than the
     cards that look well, or foreign pods hold some, nobody can say which: they are taken off in order of name. Of two
     resources that give the same Flavor, the one with more to give counts, since a pod asks for one.
     """
-    parents = {device.parent_key for device in report.devices}
+    parents = {card.parent_key for card in devices}
     counts: dict[FlavorName, FlavorCount] = {}
-    for told in report.resources:
-        cards = [card for card in report.devices if card.resource == told.resource and card.device_key not in parents]
-        names = sorted({flavors[card.device_key] for card in cards})
-        owned = {name: sum(c.slots_total for c in cards if flavors[c.device_key] == name) for name in names}
-        well = {name: sum(_usable(c) for c in cards if flavors[c.device_key] == name) for name in names}
+    for told in resources:
+        cards = [card for card in devices if card.resource == told.resource and card.device_key not in parents]
+        names = sorted({card.flavor for card in cards})
+        owned = {name: sum(card.slots_total for card in cards if card.flavor == name) for name in names}
+        well = {name: sum(_usable(card) for card in cards if card.flavor == name) for name in names}
+        kept = {name: sum(_withheld(card) for card in cards if card.flavor == name) for name in names}
         missing = max(0, sum(well.values()) - told.allocatable)
         foreign = told.foreign
         for name in names:
@@ -141,13 +167,17 @@ def flavor_counts(report: NodeReport, flavors: Mapping[str, FlavorName]) -> list
             used = min(well[name] - short, foreign)
             foreign -= used
             usable = well[name] - short
-            count = FlavorCount(name, told.resource, owned[name], usable, used, usable - used)
+            count = FlavorCount(name, told.resource, owned[name], usable, used, usable - used, kept[name])
             counts[name] = max(counts.get(name, count), count, key=lambda each: each.capacity)
     return list(counts.values())
 
 
-def _usable(card: DeviceReport) -> int:
-    return 0 if card.health in {"unhealthy", "lost"} else card.slots_allocatable
+def _usable(card: Card) -> int:
+    return 0 if card.is_cordoned or card.health in _ILL else card.slots_allocatable
+
+
+def _withheld(card: Card) -> int:
+    return card.slots_allocatable if card.is_cordoned and card.health not in _ILL else 0
 
 
 def _pod_set(order: WorkloadOrder, name: str, size: int) -> PodSetOrder:
@@ -180,12 +210,15 @@ def _node_row(report: NodeReport, now: datetime) -> dict[str, Any]:
         "foreign_pods": [pod.model_dump(mode="json") for pod in report.foreign_pods],
         "discrepancies": [told.model_dump(mode="json") for told in report.discrepancies],
         "digest": node_digest(report),
+        "resources": [
+            {"resource": told.resource, "allocatable": told.allocatable, "foreign": told.foreign}
+            for told in report.resources
+        ],
     }
 
 
 def _device_row(device: DeviceReport, flavors: Mapping[str, FlavorName]) -> dict[str, Any]:
-    left_out = {"resource", "health_reasons"}
-    row: dict[str, Any] = device.model_dump(mode="json", exclude=left_out)
+    row: dict[str, Any] = device.model_dump(mode="json", exclude={"health_reasons"})
     row["flavor"] = flavors[device.device_key]
     row["health_reasons"] = [why.model_dump(mode="json", exclude_none=True) for why in device.health_reasons]
     return row

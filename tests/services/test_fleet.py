@@ -6,7 +6,9 @@ import pytest
 
 from controlplane.core.ids import NodeId
 from controlplane.core.records import World
-from controlplane.services import fleet
+from controlplane.services import cordons, fleet
+from controlplane.services.attempt_batch import By
+from controlplane.services.cordons import Wish
 from controlplane.services.errors import NotFound
 from tests.services.agents import Agent, node, placed, plan, ready, tell_time
 from tests.services.planes import H100, Plane
@@ -261,7 +263,7 @@ def test_two_writers_of_one_node_lose_nothing_of_each_other(plane: Plane) -> Non
 
     def cordon() -> None:
         with plane.uow() as uow:
-            fleet.cordon(uow, NodeId(row), "burn-in", "root")
+            cordons.cordon_node_numbered(uow, NodeId(row), Wish("burn-in"), By("root"))
 
     tainted = node("n1").model_copy(update={"cordoned": True, "taints": [{"key": "maintenance"}]})
     with ThreadPoolExecutor(2) as both:
@@ -289,16 +291,16 @@ def test_a_cordoned_node_takes_nothing_new(plane: Plane) -> None:
     ready(plane, "eu", node("n1"))
     row = plane.rows("SELECT id FROM node")[0].id
     with plane.uow() as uow:
-        fleet.cordon(uow, NodeId(row), "burn-in", "root")
+        cordons.cordon_node_numbered(uow, NodeId(row), Wish("burn-in"), By("root"))
     gang = plane.workload("gang", plane.queue("team", nominal=8), pods=1)
     plan(plane)
     assert plane.state(gang) == "pending"
     with plane.uow() as uow:
-        fleet.cordon(uow, NodeId(row), "", "root")
+        cordons.cordon_node_numbered(uow, NodeId(row), None, By("root"))
     plan(plane)
     assert plane.state(gang) == "reserved"
     with plane.uow() as uow, pytest.raises(NotFound):
-        fleet.cordon(uow, NodeId(10**9), "x", "root")
+        cordons.cordon_node_numbered(uow, NodeId(10**9), Wish("x"), By("root"))
 
 
 def test_many_agents_report_and_finish_at_once_and_every_balance_is_right(plane: Plane) -> None:

@@ -82,7 +82,7 @@ def card(key: str, model: str = "NVIDIA-A100-SXM4-80GB", resource: str = GPU, **
 
 def counts(report: NodeReport) -> dict[str, tuple[int, int]]:
     """Owned and ours to give, by Flavor."""
-    told = wire.flavor_counts(report, fleet.flavors_of(report))
+    told = wire.flavor_counts(wire.told_resources(report), wire.cards_of(report, fleet.flavors_of(report)))
     return {each.flavor: (each.owned, each.capacity) for each in told}
 
 
@@ -137,7 +137,7 @@ def test_two_resources_that_give_one_flavor_count_once() -> None:
     ]
     report = node("n1", devices=0).model_copy(update={"devices": cards, "resources": told})
     assert list(counts(report).values()) == [(4, 4)]
-    assert len(wire.flavor_counts(report, fleet.flavors_of(report))) == 1
+    assert len(wire.flavor_counts(wire.told_resources(report), wire.cards_of(report, fleet.flavors_of(report)))) == 1
 
 
 def test_facts_of_a_refusal_that_mean_nothing_change_nothing() -> None:

@@ -7,6 +7,7 @@ from pydantic import TypeAdapter
 
 from controlplane.api.auth import Calling, container_of
 from controlplane.api.bodies import SentBody
+from controlplane.api.openapi import takes
 from controlplane.api.parameters import DeviceQuery, FleetQuery
 from controlplane.contract.rest.common import Page
 from controlplane.contract.rest.fleet import (
@@ -20,7 +21,8 @@ from controlplane.contract.rest.fleet import (
 )
 from controlplane.core.facts.queries import FleetFilter
 from controlplane.core.ids import ClusterId, NodeId
-from controlplane.services import enrolment, fleet, queries, tenancy
+from controlplane.services import cordons, enrolment, queries, tenancy
+from controlplane.services.attempt_batch import By
 from controlplane.services.authz import Action, Caller, require
 from controlplane.services.errors import NotFound
 from controlplane.services.ports.unit_of_work import UnitOfWork, run
@@ -29,7 +31,7 @@ from controlplane.services.validation import parsed
 router = APIRouter(prefix="/api/v1", tags=["fleet"])
 
 
-@router.post("/clusters", status_code=201)
+@router.post("/clusters", status_code=201, openapi_extra=takes(ClusterCreate))
 def create_cluster(request: Request, caller: Calling, body: SentBody) -> EnrolmentTokenView:
     """Make a Cluster, and the one-time token with which its agent enrols; the token is shown this once."""
     wanted = parsed(TypeAdapter(ClusterCreate), body.one)
@@ -56,7 +58,7 @@ def show_cluster(request: Request, name: str, caller: Calling) -> ClusterView:
         return queries.cluster(uow, caller.principal, name)
 
 
-@router.post("/clusters/{name}/enrolment-tokens", status_code=201)
+@router.post("/clusters/{name}/enrolment-tokens", status_code=201, openapi_extra=takes(EnrolmentTokenCreate))
 def issue_token(request: Request, name: str, caller: Calling, body: SentBody) -> EnrolmentTokenView:
     """Another one-time token for a Cluster that is there."""
     asked = parsed(TypeAdapter(EnrolmentTokenCreate), body.one)
@@ -97,16 +99,14 @@ def list_nodes(request: Request, caller: Calling, asked: Annotated[FleetQuery, Q
         return queries.nodes(uow, caller.principal, wanted, asked.paging)
 
 
-@router.post("/nodes/{number}/cordon", status_code=204)
+@router.post("/nodes/{number}/cordon", status_code=204, openapi_extra=takes(Cordon))
 def cordon_node(request: Request, number: int, caller: Calling, body: SentBody) -> None:
     """Take a node out of planning for a reason; an empty reason puts it back. What runs there runs on."""
     require(caller.principal, Action.CLUSTER_WRITE)
     wanted = parsed(TypeAdapter(Cordon), body.one)
-    actor, request_id = caller.principal.actor, caller.request_id
-    run(
-        container_of(request).uow_factory,
-        lambda uow: fleet.cordon(uow, NodeId(number), wanted.reason, actor, request_id),
-    )
+    wish = cordons.Wish(wanted.reason) if wanted.reason else None
+    by = By(caller.principal.actor, caller.request_id)
+    run(container_of(request).uow_factory, lambda uow: cordons.cordon_node_numbered(uow, NodeId(number), wish, by))
 
 
 @router.get("/devices")

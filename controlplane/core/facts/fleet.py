@@ -17,6 +17,25 @@ LISTENING_GAP_SECONDS = 10  # an outage of ours that is longer starts all clocks
 
 
 @dataclass(frozen=True, slots=True)
+class Cordon:
+    """Why something takes nothing new, and until when; None: until somebody puts it back."""
+
+    reason: str
+    until: datetime | None
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Why a Cluster is emptied, by when what runs there may end by itself, and whether it is removed afterwards."""
+
+    reason: str
+    deadline_at: datetime
+    by: str
+    then_remove: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterFact:
     """One Cluster's row, without its labels of no meaning to the fleet."""
 
@@ -34,6 +53,8 @@ class ClusterFact:
     last_heard_at: datetime | None
     lost_at: datetime | None
     version: int
+    cordon: Cordon | None = None
+    drain: Drain | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +82,63 @@ class NodeFact:
     ready_changed_at: datetime | None
     lost_at: datetime | None
     removed_at: datetime | None
+    cordon: Cordon | None = None
+    cordon_version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFact:
+    """What of a Device's row decides something."""
+
+    id: int
+    cluster: ClusterId
+    cluster_name: str
+    pool: PoolId
+    node: NodeId
+    node_name: str
+    device_key: str
+    cordon: Cordon | None
+    cordon_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A stored device as far as it is counted."""
+
+    device_key: str
+    flavor: FlavorName
+    resource: str
+    parent_key: str | None
+    slots_total: int
+    slots_allocatable: int
+    health: str
+    is_cordoned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ToldResource:
+    """What a node says of one Kubernetes resource: units that the API server would give, and foreign pods' part."""
+
+    resource: str
+    allocatable: int
+    foreign: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLoad:
+    """What of one Queue lives in a Cluster: live Attempts and held devices. `queue`: its path."""
+
+    queue: str
+    attempts: int
+    devices: int
 
 
 @dataclass(frozen=True, slots=True)
 class FlavorCount:
-    """Units of one Flavor on one node, as its report adds up; `capacity` is what is ours to give."""
+    """Units of one Flavor on one node, as its report adds up; `capacity` is what is ours to give.
+
+    `withheld` are those of cordoned devices, which would be in `allocatable` but for that.
+    """
 
     flavor: FlavorName
     resource: str
@@ -73,6 +146,7 @@ class FlavorCount:
     allocatable: int
     foreign: int
     capacity: int
+    withheld: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,12 @@ from controlplane.core.resources import times
 
 def refuses_all(cluster: Cluster, policy: Policy, now: datetime) -> Reason | None:
     """Why a cluster takes no new work at all."""
+    if cluster.drain:
+        return reason(ReasonCode.CLUSTER_DRAINED, cluster=cluster.name, words=cluster.drain)
+    if cluster.cordon:
+        until = cluster.cordon_until
+        told = "it is put back" if until is None else until.isoformat(timespec="seconds")
+        return reason(ReasonCode.CLUSTER_CORDONED, cluster=cluster.name, until=told, words=cluster.cordon)
     if cluster.state is not ClusterState.READY:
         return reason(ReasonCode.CLUSTER_NOT_READY, cluster=cluster.name, state=cluster.state.value)
     if cluster.inventory_at is None:

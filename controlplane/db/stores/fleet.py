@@ -12,7 +12,16 @@ from typing import Any
 from sqlalchemy import Row, TextClause
 from sqlalchemy.orm import Session
 
-from controlplane.core.facts.fleet import ClusterChange, ClusterFact, Document, NodeFact, NodeSignals, NodeWrite
+from controlplane.core.facts.fleet import (
+    ClusterChange,
+    ClusterFact,
+    Cordon,
+    Document,
+    Drain,
+    NodeFact,
+    NodeSignals,
+    NodeWrite,
+)
 from controlplane.core.ids import ClusterId, FlavorName, NodeId, PoolId
 from controlplane.core.lifecycle import ClusterState
 from controlplane.db.stores import fleet_sql as sql
@@ -88,7 +97,7 @@ class FleetStore:
 
     def due_clusters(self, limit: int) -> list[ClusterFact]:
         rows = self._session.execute(sql.CLUSTERS_DUE, {"now": self._now, "limit": limit})
-        return [_cluster(row) for row in rows]
+        return [cluster_fact(row) for row in rows]
 
     def owned_by(self, cluster: ClusterId, uids: Collection[str]) -> Mapping[FlavorName, int]:
         rows = self._session.execute(sql.OWNED_BY, {"cluster": cluster, "uids": sorted(uids)})
@@ -148,7 +157,7 @@ class FleetStore:
         self._do(sql.SET_INVENTORY, cluster=cluster, now=self._now, **values)
 
     def due_nodes(self, limit: int) -> list[NodeFact]:
-        return [_node(row) for row in self._session.execute(sql.DUE_NODES, {"now": self._now, "limit": limit})]
+        return [node_fact(row) for row in self._session.execute(sql.DUE_NODES, {"now": self._now, "limit": limit})]
 
     def check_nodes_at(self, moments: Mapping[NodeId, datetime]) -> None:
         rows = json.dumps([{"id": node, "at": at.isoformat()} for node, at in moments.items()])
@@ -158,10 +167,6 @@ class FleetStore:
     def mark_lost(self, nodes: Collection[NodeId]) -> None:
         if nodes:
             self._do(sql.MARK_LOST, nodes=sorted(nodes), now=self._now)
-
-    def cordon(self, node: NodeId, reason: str) -> NodeFact | None:
-        row = self._session.execute(sql.CORDON, {"node": node, "reason": reason}).one_or_none()
-        return None if row is None else _node(row)
 
     def _write_flavors(self, cluster: ClusterId, nodes: Sequence[NodeWrite], ids: Mapping[str, NodeId]) -> bool:
         rows = [
@@ -173,6 +178,7 @@ class FleetStore:
                 "allocatable": count.allocatable,
                 "foreign_held": count.foreign,
                 "capacity": count.capacity,
+                "withheld": count.withheld,
             }
             for node in nodes
             for count in node.flavors
@@ -226,7 +232,7 @@ class FleetStore:
 
     def _cluster(self, statement: TextClause, **values: object) -> ClusterFact | None:
         row = self._session.execute(statement, values).one_or_none()
-        return None if row is None else _cluster(row)
+        return None if row is None else cluster_fact(row)
 
     def _do(self, statement: TextClause, **values: object) -> None:
         self._session.execute(statement, values)
@@ -258,7 +264,8 @@ def _cluster_row(change: ClusterChange) -> dict[str, object]:
     }
 
 
-def _cluster(row: Line) -> ClusterFact:
+def cluster_fact(row: Line) -> ClusterFact:
+    """A row of a statement that begins with `fleet_sql.CLUSTER_ROW`."""
     return ClusterFact(
         id=ClusterId(row.id),
         pool=PoolId(row.pool_id),
@@ -274,10 +281,15 @@ def _cluster(row: Line) -> ClusterFact:
         last_heard_at=row.last_heard_at,
         lost_at=row.lost_at,
         version=row.version,
+        cordon=cordon_of(row.cordon_reason, row),
+        drain=Drain(row.drain_reason, row.drain_deadline_at, row.drain_by, row.then_remove)
+        if row.drain_reason
+        else None,
     )
 
 
-def _node(row: Line) -> NodeFact:
+def node_fact(row: Line) -> NodeFact:
+    """A row of a statement that begins with `fleet_sql.NODE_ROW`."""
     return NodeFact(
         id=NodeId(row.id),
         cluster=ClusterId(row.cluster_id),
@@ -289,4 +301,11 @@ def _node(row: Line) -> NodeFact:
         ready_changed_at=row.ready_changed_at,
         lost_at=row.lost_at,
         removed_at=row.removed_at,
+        cordon=cordon_of(row.cordoned_by_us, row),
+        cordon_version=row.cordon_version,
     )
+
+
+def cordon_of(reason: str, row: Line) -> Cordon | None:
+    """The cordon of a row, None where it has none."""
+    return Cordon(reason, row.cordon_until, row.cordon_by) if reason else None

@@ -3,13 +3,15 @@
 from sqlalchemy import TextClause, text
 
 _ROWS = "jsonb_to_recordset(CAST(:rows AS jsonb))"
-_CLUSTER = """
+CLUSTER_ROW = """
     SELECT id, pool_id, name, state, fingerprint, spec, levels, namespaces, inventory_digest, inventory_revision,
-           inventory_at, last_heard_at, lost_at, version
+           inventory_at, last_heard_at, lost_at, version, cordon_reason, cordon_until, cordon_by, drain_reason,
+           drain_deadline_at, drain_by, then_remove
     FROM cluster"""
-_NODE = """
+NODE_ROW = """
     SELECT node.id, node.cluster_id, cluster.state AS cluster_state, cluster.pool_id, node.uid, node.name, node.ready,
-           node.ready_changed_at, node.lost_at, node.removed_at
+           node.ready_changed_at, node.lost_at, node.removed_at, node.cordoned_by_us, node.cordon_until, node.cordon_by,
+           node.cordon_version
     FROM node JOIN cluster ON cluster.id = node.cluster_id"""
 
 
@@ -25,10 +27,10 @@ ADD_CLUSTER = _text("""
     VALUES (:pool, :name, 'created', CAST(:labels AS jsonb), CAST(:spec AS jsonb), :now)
     ON CONFLICT (name) WHERE removed_at IS NULL DO NOTHING RETURNING id""")
 
-CLUSTER = _text(f"{_CLUSTER} WHERE id = :cluster AND removed_at IS NULL")
-CLUSTER_LOCKED = _text(f"{_CLUSTER} WHERE id = :cluster AND removed_at IS NULL FOR NO KEY UPDATE")
-CLUSTER_NAMED = _text(f"{_CLUSTER} WHERE name = :name AND removed_at IS NULL")
-CLUSTERS_DUE = _text(f"""{_CLUSTER}
+CLUSTER = _text(f"{CLUSTER_ROW} WHERE id = :cluster AND removed_at IS NULL")
+CLUSTER_LOCKED = _text(f"{CLUSTER_ROW} WHERE id = :cluster AND removed_at IS NULL FOR NO KEY UPDATE")
+CLUSTER_NAMED = _text(f"{CLUSTER_ROW} WHERE name = :name AND removed_at IS NULL")
+CLUSTERS_DUE = _text(f"""{CLUSTER_ROW}
     WHERE next_check_at <= :now AND removed_at IS NULL ORDER BY next_check_at, id LIMIT :limit
     FOR NO KEY UPDATE SKIP LOCKED""")
 
@@ -105,14 +107,14 @@ NAMES_TAKEN = _text(f"""
 WRITE_NODES = _text(f"""
     INSERT INTO node (cluster_id, uid, name, kind, provider_id, instance_type, ready, ready_changed_at, cordoned,
         deleting, taints, domains, labels, driver_versions, cpu_milli, memory_bytes, foreign_pods, discrepancies,
-        digest, first_seen_at, observed_at, next_check_at)
+        digest, resources, first_seen_at, observed_at, next_check_at)
     SELECT :cluster, r.uid, r.name, r.kind, r.provider_id, r.instance_type, r.ready, r.ready_changed_at, r.cordoned,
         r.deleting, r.taints, r.domains, r.labels, r.driver_versions, r.cpu_milli, r.memory_bytes, r.foreign_pods,
-        r.discrepancies, r.digest, :now, :now, CASE WHEN r.ready THEN NULL ELSE :now END
+        r.discrepancies, r.digest, r.resources, :now, :now, CASE WHEN r.ready THEN NULL ELSE :now END
     FROM {_ROWS} AS r(uid text, name text, kind text, provider_id text, instance_type text, ready boolean,
         ready_changed_at timestamptz, cordoned boolean, deleting boolean, taints jsonb, domains jsonb, labels jsonb,
         driver_versions jsonb, cpu_milli bigint, memory_bytes bigint, foreign_pods jsonb, discrepancies jsonb,
-        digest text)
+        digest text, resources jsonb)
     ORDER BY r.uid
     ON CONFLICT (cluster_id, uid) DO UPDATE SET name = excluded.name, kind = excluded.kind,
         provider_id = excluded.provider_id, instance_type = excluded.instance_type, ready = excluded.ready,
@@ -120,7 +122,7 @@ WRITE_NODES = _text(f"""
         taints = excluded.taints, domains = excluded.domains, labels = excluded.labels,
         driver_versions = excluded.driver_versions, cpu_milli = excluded.cpu_milli,
         memory_bytes = excluded.memory_bytes, foreign_pods = excluded.foreign_pods,
-        discrepancies = excluded.discrepancies, digest = excluded.digest,
+        discrepancies = excluded.discrepancies, digest = excluded.digest, resources = excluded.resources,
         observed_at = excluded.observed_at, removed_at = NULL,
         lost_at = CASE WHEN excluded.ready THEN NULL ELSE node.lost_at END,
         next_check_at = CASE WHEN excluded.ready OR node.lost_at IS NOT NULL THEN NULL
@@ -133,20 +135,22 @@ FLAVORS_BEFORE = _text("""
 
 # Overdraft is what is held beyond the new capacity: it is raised by nothing else, and in the same statement.
 WRITE_FLAVORS = _text(f"""
-    INSERT INTO node_flavor AS f (node_id, flavor, cluster_id, resource, owned, allocatable, foreign_held, capacity)
-    SELECT r.node_id, r.flavor, :cluster, r.resource, r.owned, r.allocatable, r.foreign_held, r.capacity
+    INSERT INTO node_flavor AS f (node_id, flavor, cluster_id, resource, owned, allocatable, foreign_held, capacity,
+        withheld)
+    SELECT r.node_id, r.flavor, :cluster, r.resource, r.owned, r.allocatable, r.foreign_held, r.capacity, r.withheld
     FROM {_ROWS} AS r(node_id bigint, flavor text, resource text, owned bigint, allocatable bigint,
-        foreign_held bigint, capacity bigint)
+        foreign_held bigint, capacity bigint, withheld bigint)
     ORDER BY r.node_id, r.flavor
     ON CONFLICT (node_id, flavor) DO UPDATE SET resource = excluded.resource, owned = excluded.owned,
         allocatable = excluded.allocatable, foreign_held = excluded.foreign_held, capacity = excluded.capacity,
-        overdraft = greatest(0, f.held - excluded.capacity)
-    WHERE (f.resource, f.owned, f.allocatable, f.foreign_held, f.capacity)
+        withheld = excluded.withheld, overdraft = greatest(0, f.held - excluded.capacity)
+    WHERE (f.resource, f.owned, f.allocatable, f.foreign_held, f.capacity, f.withheld)
         IS DISTINCT FROM (excluded.resource, excluded.owned, excluded.allocatable, excluded.foreign_held,
-                          excluded.capacity)""")
+                          excluded.capacity, excluded.withheld)""")
 
 EMPTY_FLAVORS = _text(f"""
-    UPDATE node_flavor f SET owned = 0, allocatable = 0, foreign_held = 0, capacity = 0, overdraft = f.held
+    UPDATE node_flavor f SET owned = 0, allocatable = 0, foreign_held = 0, capacity = 0, withheld = 0,
+        overdraft = f.held
     WHERE f.node_id = ANY(CAST(:nodes AS bigint[])) AND (f.owned > 0 OR f.capacity > 0 OR f.allocatable > 0)
       AND NOT EXISTS (SELECT FROM {_ROWS} AS r(node_id bigint, flavor text)
                       WHERE r.node_id = f.node_id AND r.flavor = f.flavor)""")
@@ -156,19 +160,23 @@ ILL_DEVICES = _text("""
     WHERE node_id = ANY(CAST(:nodes AS bigint[])) AND health IN ('unhealthy', 'lost')""")
 
 WRITE_DEVICES = _text(f"""
-    INSERT INTO device AS d (cluster_id, node_id, device_key, key_quality, vendor, kind, flavor, parent_key, model_raw,
+    INSERT INTO device AS d (cluster_id, node_id, device_key, key_quality, vendor, kind, flavor, resource, parent_key,
+        model_raw,
         arch, compute_capability, memory_mib, profile, slots_total, slots_allocatable, sharing, pci_bus_id,
         nvlink_domain, health, health_reasons, health_changed_at, state, sources, first_seen_at, observed_at)
-    SELECT :cluster, r.node_id, r.device_key, r.key_quality, r.vendor, r.kind, r.flavor, r.parent_key, r.model_raw,
+    SELECT :cluster, r.node_id, r.device_key, r.key_quality, r.vendor, r.kind, r.flavor, r.resource, r.parent_key,
+        r.model_raw,
         r.arch, r.compute_capability, r.memory_mib, r.profile, r.slots_total, r.slots_allocatable, r.sharing,
         r.pci_bus_id, r.nvlink_domain, r.health, r.health_reasons, :now, 'present', r.sources, :now, :now
     FROM {_ROWS} AS r(node_id bigint, device_key text, key_quality text, vendor text, kind text, flavor text,
-        parent_key text, model_raw text, arch text, compute_capability text, memory_mib bigint, profile text,
-        slots_total bigint, slots_allocatable bigint, sharing text, pci_bus_id text, nvlink_domain text, health text,
+        resource text, parent_key text, model_raw text, arch text, compute_capability text, memory_mib bigint,
+        profile text, slots_total bigint, slots_allocatable bigint, sharing text, pci_bus_id text, nvlink_domain text,
+        health text,
         health_reasons jsonb, sources jsonb)
     ORDER BY r.device_key
     ON CONFLICT (cluster_id, device_key) DO UPDATE SET node_id = excluded.node_id, key_quality = excluded.key_quality,
-        vendor = excluded.vendor, kind = excluded.kind, flavor = excluded.flavor, parent_key = excluded.parent_key,
+        vendor = excluded.vendor, kind = excluded.kind, flavor = excluded.flavor, resource = excluded.resource,
+        parent_key = excluded.parent_key,
         model_raw = excluded.model_raw, arch = excluded.arch, compute_capability = excluded.compute_capability,
         memory_mib = excluded.memory_mib, profile = excluded.profile, slots_total = excluded.slots_total,
         slots_allocatable = excluded.slots_allocatable, sharing = excluded.sharing,
@@ -202,7 +210,7 @@ REMOVE_NODES = _text("""
     RETURNING id""")
 
 # Not locked: who looks at one twice finds nothing left to do, and counters come before nodes in the order of locks.
-DUE_NODES = _text(f"""{_NODE}
+DUE_NODES = _text(f"""{NODE_ROW}
     WHERE node.next_check_at <= :now AND node.removed_at IS NULL ORDER BY node.next_check_at, node.id LIMIT :limit""")
 
 CHECK_NODES_AT = _text(f"""
@@ -211,7 +219,3 @@ CHECK_NODES_AT = _text(f"""
 MARK_LOST = _text("""
     UPDATE node SET lost_at = :now, next_check_at = NULL
     WHERE id = ANY(CAST(:nodes AS bigint[])) AND lost_at IS NULL AND NOT ready""")
-
-CORDON = _text(f"""
-    WITH changed AS (UPDATE node SET cordoned_by_us = :reason WHERE id = :node AND removed_at IS NULL RETURNING id)
-    {_NODE} WHERE node.id IN (SELECT id FROM changed)""")

@@ -112,7 +112,8 @@ class PlanningStore:
             """SELECT node.id, node.name, node.cluster_id, cpu_milli - cpu_milli_held AS cpu,
                    memory_bytes - memory_bytes_held AS memory,
                    ready AND NOT cordoned AND NOT deleting AND cordoned_by_us = '' AND node.lost_at IS NULL
-                       AND node.removed_at IS NULL AND cluster.state = 'ready' AS schedulable
+                       AND node.removed_at IS NULL AND cluster.state = 'ready' AND cluster.cordon_reason = ''
+                       AND cluster.drain_reason = '' AS schedulable
                FROM node JOIN cluster ON cluster.id = node.cluster_id
                WHERE node.id = ANY(:nodes) ORDER BY node.id FOR NO KEY UPDATE OF node""",
             nodes=listed,

@@ -86,9 +86,6 @@ class FleetStore(Protocol):
 
     def mark_lost(self, nodes: Collection[NodeId]) -> None: ...
 
-    def cordon(self, node: NodeId, reason: str) -> NodeFact | None:
-        """Take a node out of planning for this reason; "" puts it back. None: no such node."""
-
 
 class AgentStore(Protocol):
     """Enrolment tokens, keys, sessions; the numbering and reading of directives; the plane's own row."""

@@ -1,12 +1,14 @@
 """One transaction as services see it, and the helper that runs one again when another was in the way.
 
 What a store can do stands in the port of its noun. A service takes a `UnitOfWork` (its caller commits) or a
-`UnitOfWorkFactory` (it opens its own). READ COMMITTED; locks are taken in this order everywhere: Pool (advisory),
-Cluster, accounts by (Queue, Flavor), node counters by (node, Flavor), Workloads by id, holds by pod.
+`UnitOfWorkFactory` (it opens its own). READ COMMITTED; locks are taken in this order everywhere: documents
+(advisory), Pool (advisory), Cluster, accounts by (Queue, Flavor), node counters by (node, Flavor), Workloads by id,
+holds by pod.
 """
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from random import Random, SystemRandom
 from types import TracebackType
@@ -15,8 +17,11 @@ from typing import Protocol, Self, TypeVar
 from controlplane.core.facts.collisions import Collision
 from controlplane.core.ids import ClusterId, PoolId
 from controlplane.services.ports.attempts import AttemptStore
+from controlplane.services.ports.cordons import CordonStore
+from controlplane.services.ports.documents import DocumentStore
 from controlplane.services.ports.fleet import AgentStore, FleetStore
 from controlplane.services.ports.ledger import AuditStore, LedgerStore
+from controlplane.services.ports.people import PeopleStore
 from controlplane.services.ports.planning import PlanningStore
 from controlplane.services.ports.queries import QueryStore
 from controlplane.services.ports.tenancy import TenancyStore
@@ -41,6 +46,12 @@ class UnitOfWork(Protocol):
     def tenancy(self) -> TenancyStore: ...
 
     @property
+    def people(self) -> PeopleStore: ...
+
+    @property
+    def documents(self) -> DocumentStore: ...
+
+    @property
     def workloads(self) -> WorkloadStore: ...
 
     @property
@@ -48,6 +59,9 @@ class UnitOfWork(Protocol):
 
     @property
     def fleet(self) -> FleetStore: ...
+
+    @property
+    def cordons(self) -> CordonStore: ...
 
     @property
     def agents(self) -> AgentStore: ...
@@ -102,3 +116,20 @@ def run(
                 raise
             sleep(chance.uniform(0, _FIRST_PAUSE_SECONDS * 2**attempt))
     raise AssertionError("the last try returns or raises")
+
+
+def rehearse(factory: UnitOfWorkFactory, work: Callable[[UnitOfWork], Result]) -> Result:
+    """What `work` would return; all that it wrote is rolled back, and nobody is woken."""
+    told: list[Result] = []
+
+    def take_back(uow: UnitOfWork) -> None:
+        told.append(work(uow))
+        raise _TakenBack
+
+    with suppress(_TakenBack):
+        run(factory, take_back)
+    return told[-1]
+
+
+class _TakenBack(Exception):
+    """Rolls a rehearsal back."""
