@@ -47,6 +47,12 @@ TABLE: Mapping[type[Exception], tuple[int, str]] = {
     Collision: (503, "Others were in the way; try again"),
     Unavailable: (503, "The database does not answer; try again"),
 }
+TITLES: Mapping[int, str] = {
+    **dict(reversed(list(TABLE.values()))),
+    408: "The request did not arrive in time",
+    415: "The body is of a kind that is not taken",
+}
+"""What each status means here, for the OpenAPI documents."""
 _STATUS_OF_SLUG: Mapping[str, int] = {
     "unsupported-media-type": 415,
     "unsupported-encoding": 415,

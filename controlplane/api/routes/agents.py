@@ -22,9 +22,10 @@ from controlplane import telemetry
 from controlplane.api.agent_auth import AgentCall, ClockSkewed, SignedRequest, authenticate
 from controlplane.api.bodies import JSON, media_type, read
 from controlplane.api.limits import Limit
+from controlplane.api.openapi import SIGNED, takes
 from controlplane.api.problems import of_error, request_id_of
 from controlplane.contract.agent.base import WireModel
-from controlplane.contract.agent.enrolment import EnrolEnvelope, HelloRequest
+from controlplane.contract.agent.enrolment import EnrolEnvelope, EnrolReply, HelloReply, HelloRequest
 from controlplane.contract.agent.sync import SyncReply, SyncRequest
 from controlplane.core.facts.collisions import Collision, Unavailable
 from controlplane.services import enrolment, fleet, sync
@@ -70,7 +71,7 @@ def agent_router(door: AgentDoor) -> APIRouter:
     enrolments = Limit(ENROL_PER_SECOND, ENROL_BURST)
     tools = door.sync_tools()
 
-    @router.post("/enrol")
+    @router.post("/enrol", response_model=EnrolReply, openapi_extra=takes(EnrolEnvelope, yaml=False))
     async def enrol(request: Request) -> Response:
         enrolments.take(request.client.host if request.client else "")
         raw = await _body(door, request)
@@ -79,7 +80,7 @@ def agent_router(door: AgentDoor) -> APIRouter:
         envelope = _parsed(EnrolEnvelope, raw)
         return _answer(await run_in_threadpool(enrolment.enrol, door.enrol_tools(), envelope.jws))
 
-    @router.post("/hello")
+    @router.post("/hello", response_model=HelloReply, openapi_extra=takes(HelloRequest, yaml=False) | SIGNED)
     async def hello(request: Request) -> Response:
         raw = await _body(door, request)
         try:
@@ -89,7 +90,7 @@ def agent_router(door: AgentDoor) -> APIRouter:
         message = _parsed(HelloRequest, raw)
         return _answer(await run_in_threadpool(sync.hello, tools, call.key, message, call.signed_at))
 
-    @router.post("/sync")
+    @router.post("/sync", response_model=SyncReply, openapi_extra=takes(SyncRequest, yaml=False) | SIGNED)
     async def exchange(request: Request) -> Response:
         raw = await _body(door, request)
         try:

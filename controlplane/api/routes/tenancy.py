@@ -6,10 +6,11 @@ from pydantic import TypeAdapter
 
 from controlplane.api.auth import Calling, container_of
 from controlplane.api.bodies import Body, SentBody
+from controlplane.api.openapi import takes
 from controlplane.api.parameters import IDEMPOTENCY_KEY, IdempotencyKey
 from controlplane.api.routes.workloads import replayable
 from controlplane.contract.rest.common import Page
-from controlplane.contract.rest.documents import ApplyAnswer
+from controlplane.contract.rest.documents import DOCUMENT_KINDS, JOB_SCHEMA, ApplyAnswer
 from controlplane.contract.rest.people import TokenCreate, TokenView, WhoAmI
 from controlplane.contract.rest.tenancy import QueueMove, QueueView
 from controlplane.services import queries, tenancy, tokens
@@ -21,6 +22,7 @@ from controlplane.services.reading import Value
 from controlplane.services.tenancy import Sent
 from controlplane.services.validation import parsed
 
+APPLIED = takes(*DOCUMENT_KINDS.values(), others={"Job": JOB_SCHEMA}, many=True)
 router = APIRouter(prefix="/api/v1", tags=["tenancy"])
 
 
@@ -41,7 +43,7 @@ def list_queues(request: Request, caller: Calling) -> Page[QueueView]:
         return Page(items=queries.queues(uow, caller.principal))
 
 
-@router.post("/queues/{path:path}/move")
+@router.post("/queues/{path:path}/move", openapi_extra=takes(QueueMove))
 def move_queue(request: Request, path: str, caller: Calling, body: SentBody) -> QueueView:
     """Give a Queue, and all below it, another place in the tree."""
     target = parsed(TypeAdapter(QueueMove), body.one).path
@@ -66,7 +68,7 @@ def delete_queue(request: Request, path: str, caller: Calling) -> None:
     run(container_of(request).uow_factory, lambda uow: tenancy.delete_queue(uow, caller, path))
 
 
-@router.post("/apply", response_model=ApplyAnswer)
+@router.post("/apply", response_model=ApplyAnswer, openapi_extra=APPLIED)
 def apply_documents(request: Request, caller: Calling, body: SentBody, _key: IdempotencyKey = None) -> Response:
     """Apply one or more documents (a YAML stream, a JSON object or a JSON list): all of them, or none."""
     container = container_of(request)
@@ -80,7 +82,7 @@ def apply_documents(request: Request, caller: Calling, body: SentBody, _key: Ide
     return replayable(carry_out(container.uow_factory, key, work))
 
 
-@router.post("/tokens", status_code=201)
+@router.post("/tokens", status_code=201, openapi_extra=takes(TokenCreate))
 def create_token(request: Request, caller: Calling, body: SentBody) -> TokenView:
     """A bearer token for a person or service, who gets the role; its text is shown this once."""
     wanted = parsed(TypeAdapter(TokenCreate), body.one)

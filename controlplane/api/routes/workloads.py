@@ -9,8 +9,10 @@ from fastapi.responses import JSONResponse, Response
 from controlplane import telemetry
 from controlplane.api.auth import Calling, container_of
 from controlplane.api.bodies import SentBody
+from controlplane.api.openapi import takes
 from controlplane.api.parameters import IDEMPOTENCY_KEY, IdempotencyKey, WorkloadQuery
 from controlplane.contract.rest.common import Page, Warned
+from controlplane.contract.rest.documents import JOB_SCHEMA
 from controlplane.contract.rest.workloads import Explanation, WorkloadDocument, WorkloadSummary, WorkloadView
 from controlplane.core.facts.queries import WorkloadFilter
 from controlplane.core.lifecycle import WorkloadState
@@ -21,10 +23,11 @@ from controlplane.services.idempotency import Answer, carry_out, once
 from controlplane.services.ports.unit_of_work import UnitOfWork, run
 from controlplane.services.submission import Submission
 
+SUBMITTED = takes(WorkloadDocument, others={"Job": JOB_SCHEMA})
 router = APIRouter(prefix="/api/v1/workloads", tags=["workloads"])
 
 
-@router.post("", status_code=201, response_model=WorkloadView)
+@router.post("", status_code=201, response_model=WorkloadView, openapi_extra=SUBMITTED)
 def submit_workload(request: Request, caller: Calling, body: SentBody, _key: IdempotencyKey = None) -> Response:
     """Submit a Workload document or a `batch/v1` Job manifest, as JSON or YAML."""
     container = container_of(request)

@@ -138,7 +138,9 @@ class ProblemItem(RestModel):
 
 
 class Problem(RestModel):
-    """RFC 9457. `type` is `/problems/<slug>`."""
+    """RFC 9457. `type` is `/problems/<slug>`; some types carry further members."""
+
+    model_config = ConfigDict(extra="ignore")
 
     type: str
     title: str

@@ -41,6 +41,20 @@ class Change(RestModel):
     after: Json = Field(default=None, exclude_if=_is_missing)
 
 
+JOB_SCHEMA: dict[str, Json] = {
+    "title": "Job",
+    "description": "A `batch/v1` Job with the label `muster.dev/queue` (its path with dots). Kubernetes owns the rest.",
+    "type": "object",
+    "required": ["apiVersion", "kind", "metadata", "spec"],
+    "properties": {
+        "apiVersion": {"const": "batch/v1"},
+        "kind": {"const": "Job"},
+        "metadata": {"type": "object", "required": ["name", "labels"]},
+        "spec": {"type": "object", "required": ["template"]},
+    },
+}
+
+
 class Applied(RestModel):
     """What came of one document; after a dry run: what would come of it. `etag`: of what stands now, if anything."""
 
