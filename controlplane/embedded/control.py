@@ -31,10 +31,15 @@ class Sizes:
         return ["--workers", str(self.workers), "--planners", str(self.planners)]
 
 
-def start_detached(home: Home, sizes: Sizes, watch: Callable[[PlaneState], None] = lambda _: None) -> PlaneState:
-    """A plane that outlives us, once it is ready; `watch` sees each change on the way."""
+def refuse_second(home: Home) -> None:
+    """Raise AlreadyRunning where a plane runs in this folder."""
     if home.is_locked():
         raise AlreadyRunning(f"a plane runs in {home.path} already: `muster status` shows it, `muster down` stops it")
+
+
+def start_detached(home: Home, sizes: Sizes, watch: Callable[[PlaneState], None] = lambda _: None) -> PlaneState:
+    """A plane that outlives us, once it is ready; `watch` sees each change on the way."""
+    refuse_second(home)
     log = home.log("supervisor")
     with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
         process = subprocess.Popen(

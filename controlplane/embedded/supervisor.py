@@ -30,6 +30,8 @@ STABLE_SECONDS = 60
 LOOK_SECONDS = 0.1
 IDLE_SECONDS = 5.0
 LOG_BYTES_MAX = 20_000_000
+ALREADY_RUNNING = 4
+"""Exit code where a plane runs in the folder already: refused, as the command line counts."""
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 Chance = Callable[[float, float], float]
 
@@ -218,7 +220,10 @@ def main() -> None:
             say(f"starting; data and logs are in {home.path}")
             plane = Plane.choose(home, asked.workers, asked.planners)
             Supervisor(plane, random.SystemRandom().uniform).run()
-    except (AlreadyRunning, Refusal, StartFailed) as error:
+    except AlreadyRunning as error:  # the command line looked before: somebody was quicker
+        say(str(error))
+        sys.exit(ALREADY_RUNNING)
+    except (Refusal, StartFailed) as error:
         say(str(error))
         sys.exit(1)
 
