@@ -53,7 +53,7 @@ class KubeCluster:
         self.folder = folder
         self._programs_folder = programs or build.programs()
         self._programs: dict[str, Program] = {}
-        self._token = secrets.token_urlsafe(24)
+        self._token, self._node_token = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
         self._client: KubeClient | None = None
         self._health: dict[str, str] = {}
         self.port = 0
@@ -122,6 +122,10 @@ class KubeCluster:
         assert self._client is not None, "the cluster is not running"
         return self._client
 
+    def another_client(self) -> KubeClient:
+        """The administrator's too, for another thread; whoever asks closes it."""
+        return KubeClient(self.url, self._token, str(self.folder / "ca.crt"))
+
     @property
     def kubeconfig(self) -> Path:
         """The administrator's, exempt from RBAC and from API priority and fairness."""
@@ -134,6 +138,10 @@ class KubeCluster:
         path = self.folder / f"{namespace}-{name}-{secrets.token_hex(4)}.kubeconfig"
         self._write_kubeconfig(path, self.service_account_token(namespace, name, ttl_seconds), url)
         return path
+
+    def write_node_kubeconfig(self, path: Path) -> None:
+        """For the kubelet of the real node, with a node's rights."""
+        self._write_kubeconfig(path, self._node_token, None)
 
     def service_account_token(self, namespace: str, name: str, ttl_seconds: int = TOKEN_SECONDS) -> str:
         """At least 600 seconds of life: the API server grants no less."""
@@ -252,10 +260,10 @@ class KubeCluster:
         self.port = ports.api_server
         self.url = f"https://127.0.0.1:{ports.api_server}"
         self._write_kubeconfig(self.kubeconfig, self._token, None)
-        commands.write_files(self.folder, self._token)
+        commands.write_files(self.folder, self._token, self._node_token)
         lines = commands.command_lines(self._programs_folder, self.folder, ports)
         self._programs = {name: Program(name, line, self.folder) for name, line in lines.items()}
-        self._client = KubeClient(self.url, self._token, str(self.folder / "ca.crt"))
+        self._client = self.another_client()
         self._health = commands.health_urls(ports)
         for name in (ETCD, API_SERVER):
             self._programs[name].start()

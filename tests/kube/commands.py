@@ -20,6 +20,9 @@ STAGES = Path(__file__).resolve().parent / "stages.yaml"
 FEATURES = "GenericWorkload=true"
 """The native PodGroup API: beta and off by default in 1.37, so that the agent can be tested with it."""
 
+REAL_NODE = "real-0"
+"""The one node whose kubelet may be real (`node/`); it authenticates as a node does, and has a node's rights."""
+
 KUBELET_SELECTOR = "test.muster.dev/kubelet=alive"
 SERVICE_NETWORK, POD_NETWORK = "10.0.0.0/16", "10.128.0.1/12"
 LEASE_SECONDS = 40
@@ -63,11 +66,12 @@ def health_urls(ports: Ports) -> dict[str, str]:
     }
 
 
-def write_files(folder: Path, token: str) -> None:
+def write_files(folder: Path, token: str, node_token: str) -> None:
     """Write what the command lines refer to, apart from keys and kubeconfig."""
     tokens = folder / "tokens.csv"
     tokens.touch(mode=0o600)
-    tokens.write_text(f"{token},admin,admin,system:masters\n")
+    node = f"system:node:{REAL_NODE}"
+    tokens.write_text(f"{token},admin,admin,system:masters\n{node_token},{node},{node},system:nodes\n")
     scheduler = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -106,7 +110,7 @@ def _api_server(folder: Path, ports: Ports) -> list[str]:
         f"--service-account-signing-key-file={folder / 'sa.key'}",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--token-auth-file={folder / 'tokens.csv'}",
-        "--authorization-mode=RBAC",
+        "--authorization-mode=Node,RBAC",
         f"--service-cluster-ip-range={SERVICE_NETWORK}",
         "--runtime-config=scheduling.k8s.io/v1beta1=true",
         f"--feature-gates={FEATURES}",

@@ -1,4 +1,4 @@
-"""Real Kubernetes clusters as fixtures: `kube`, `two_kubes`, `kube_apart` and `kube_proxy`.
+"""Real Kubernetes clusters as fixtures: `kube`, `two_kubes`, `kube_apart` and `kube_proxy`; `node_software` for a node.
 
 Clusters are started when the first test asks, once per test process, and given back as new after each test. Building
 the programs comes before the first test, because a test's time-out is no place for it.
@@ -13,6 +13,7 @@ import pytest
 
 from tests.kube import build
 from tests.kube.cluster import KubeCluster
+from tests.kube.node import packages
 from tests.kube.proxy import TcpProxy
 
 ASKS_FOR_KUBE = frozenset({"kube", "two_kubes", "kube_pool", "kube_programs"})
@@ -37,6 +38,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         if capture is not None:
             stack.enter_context(capture.global_and_fixture_disabled())
         _programs_or_reason()
+        if any("node_software" in getattr(item, "fixturenames", ()) for item in session.items):
+            _software_or_reason()
 
 
 @functools.cache
@@ -51,6 +54,23 @@ def _programs_or_reason() -> Path | str:
 def kube_programs() -> Path:
     """The folder of the built programs; tests are skipped where they cannot be had, and the reason is printed."""
     found = _programs_or_reason()
+    if isinstance(found, str):
+        pytest.skip(found)
+    return found
+
+
+@functools.cache
+def _software_or_reason() -> Path | str:
+    try:
+        return packages.software()
+    except packages.NodeUnavailable as reason:
+        return str(reason)
+
+
+@pytest.fixture(scope="session")
+def node_software(kube_programs: Path) -> Path:
+    """What a real node needs beside Kubernetes; tests are skipped where it cannot be had, and the reason is printed."""
+    found = _software_or_reason()
     if isinstance(found, str):
         pytest.skip(found)
     return found

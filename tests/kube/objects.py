@@ -49,7 +49,7 @@ def node(name: str, index: int, shape: NodeShape) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {**_base_labels(name), **_gpu_labels(shape), **domains, **shape.labels}},
+        "metadata": {"name": name, "labels": {**_base_labels(name), **gpu_labels(shape), **domains, **shape.labels}},
         "status": {
             "capacity": resources,
             "allocatable": resources,
@@ -119,7 +119,8 @@ def _base_labels(name: str) -> dict[str, str]:
     }
 
 
-def _gpu_labels(shape: NodeShape) -> dict[str, str]:
+def gpu_labels(shape: NodeShape) -> dict[str, str]:
+    """What NVIDIA's feature discovery says of a node with these cards."""
     if not shape.gpus:
         return {}
     facts = {
