@@ -19,8 +19,8 @@ def _text(statement: str) -> TextClause:
     return text(statement)
 
 
-ENSURE_POOL = _text("INSERT INTO pool (name) VALUES (:name) ON CONFLICT (name) DO NOTHING")
-POOL_NAMED = _text("SELECT id FROM pool WHERE name = :name")
+ENSURE_POOL = _text("INSERT INTO pool (name) VALUES (:name) ON CONFLICT (name) DO UPDATE SET deleted_at = NULL")
+POOL_NAMED = _text("SELECT id FROM pool WHERE name = :name AND deleted_at IS NULL")
 
 ADD_CLUSTER = _text("""
     INSERT INTO cluster (pool_id, name, state, labels, spec, created_at)

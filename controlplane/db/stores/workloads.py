@@ -50,7 +50,7 @@ _SITE = text("""
            (SELECT above.namespace FROM queue above
             WHERE above.path = ANY(:upward) AND above.deleted_at IS NULL AND above.namespace <> ''
             ORDER BY length(above.path) DESC LIMIT 1) AS namespace,
-           (SELECT pool.id FROM pool WHERE pool.name = :pool) AS pool_id,
+           (SELECT pool.id FROM pool WHERE pool.name = :pool AND pool.deleted_at IS NULL) AS pool_id,
            live.id AS live_id, live.state AS live_state
     FROM queue LEFT JOIN workload live
         ON live.queue_id = queue.id AND live.name = :name AND live.state <> ALL(:final)

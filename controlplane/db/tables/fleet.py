@@ -15,6 +15,7 @@ class Pool(Base):
     __tablename__ = "pool"
     id: Mapped[BigKey]
     name: Mapped[str] = mapped_column(unique=True)
+    labels: Mapped[Document] = mapped_column(server_default=text("'{}'"))
     spec: Mapped[Document] = mapped_column(server_default=text("'{}'"))
     policy_version: Mapped[int] = mapped_column(server_default="1")
     planner_owner: Mapped[str] = mapped_column(server_default="")
@@ -22,6 +23,7 @@ class Pool(Base):
     planner_until: Mapped[Moment | None]
     dirty_version: Mapped[int] = mapped_column(server_default="0")  # raised by whoever gives the planner work
     next_check_at: Mapped[Moment | None] = mapped_column(index=True)
+    deleted_at: Mapped[Moment | None]
 
 
 class Cluster(Tracked, Base):
