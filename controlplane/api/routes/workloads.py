@@ -60,7 +60,7 @@ def list_workloads(
         owner=asked.owner,
         name=asked.name,
         cluster=asked.cluster,
-        labels=_labels(asked.label),
+        labels=label_pairs(asked.label),
     )
     with container_of(request).uow_factory() as uow:
         return queries.workloads(uow, caller.principal, wanted, asked.paging)
@@ -113,7 +113,8 @@ def _states(text: str | None) -> tuple[str, ...]:
     return states
 
 
-def _labels(given: list[str]) -> tuple[tuple[str, str], ...]:
+def label_pairs(given: list[str]) -> tuple[tuple[str, str], ...]:
+    """A label filter; raises Malformed."""
     pairs = [text.partition("=") for text in given]
     if not all(equals and len(key) <= 316 and len(value) <= 63 for key, equals, value in pairs):
         raise Malformed("a label filter is written key=value", slug="invalid-filter")
