@@ -119,22 +119,35 @@ class QueueFact:
 
 @dataclass(frozen=True, slots=True)
 class NewQueue:
-    """A Queue to be written; `spec` is the applied document's."""
+    """A Queue to be written with all Quotas that it lists from now on; its parent is what its path says."""
 
     path: str
-    parent: QueueId | None
     weight: int
     namespace: str
     labels: Mapping[str, str]
     spec: Mapping[str, object]
 
+    quotas: tuple[Quota, ...] = ()
+
 
 @dataclass(frozen=True, slots=True)
-class QuotaChange:
-    """All Quotas that one Queue lists from now on; others of it are withdrawn."""
+class Use:
+    """What keeps a Queue or Pool from going: Workloads that have not ended, held units, clusters."""
 
-    queue: QueueId
-    quotas: tuple[Quota, ...]
+    workloads: int = 0
+    held: int = 0
+    clusters: tuple[str, ...] = ()
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """A document as its row holds it; `spec` may name defaults, and a Policy's is written in the core's words."""
+
+    kind: str
+    name: str
+    id: int
+    labels: Mapping[str, str]
+    spec: Mapping[str, object]
+    version: int | None = None  # where its kind counts them
 
 
 @dataclass(frozen=True, slots=True)
