@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from controlplane.api.edge import Edge
 from controlplane.api.openapi import describe
 from controlplane.api.problems import TABLE, on_http, on_known, on_parameters
-from controlplane.api.routes import fleet, health, operations, tenancy, workloads
+from controlplane.api.routes import documents, fleet, health, operations, tenancy, workloads
 from controlplane.api.routes.agents import AgentDoor, agent_router
 from controlplane.bootstrap import Container
 
@@ -20,6 +20,7 @@ VERSION = "v1"
 ROUTERS: Sequence[APIRouter] = (
     workloads.router,
     tenancy.router,
+    documents.router,
     fleet.router,
     operations.router,
     health.alive,

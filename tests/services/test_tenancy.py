@@ -7,13 +7,13 @@ import yaml
 
 from controlplane.contract.rest.documents import Applied
 from controlplane.core.facts.tenancy import Principal
-from controlplane.services import queries, tenancy, tokens
+from controlplane.services import applying, queries, tokens
+from controlplane.services.applying import Sent
 from controlplane.services.authz import Caller
 from controlplane.services.documents import document_from
 from controlplane.services.errors import Conflict
 from controlplane.services.ports.unit_of_work import run
 from controlplane.services.reading import read_yaml
-from controlplane.services.tenancy import Sent
 from tests.services.agents import node, ready
 from tests.services.planes import H100, Plane
 from tests.support.databases import Database
@@ -38,7 +38,7 @@ def admin(plane: Plane) -> Principal:
 
 def apply(plane: Plane, *documents: dict[str, object]) -> list[Applied]:
     sent = [Sent(*document_from(value)) for value in read_yaml(yaml.safe_dump_all(documents))]
-    return run(plane.uow, lambda uow: tenancy.apply(uow, Caller(admin(plane)), sent, lambda: "unused"))
+    return run(plane.uow, lambda uow: applying.apply(uow, Caller(admin(plane)), sent, lambda: "unused")).applied
 
 
 def queue(path: str, **quota: int) -> dict[str, object]:

@@ -21,7 +21,7 @@ from controlplane.contract.rest.fleet import (
 )
 from controlplane.core.facts.queries import FleetFilter
 from controlplane.core.ids import ClusterId, NodeId
-from controlplane.services import cordons, enrolment, queries, tenancy
+from controlplane.services import cluster_documents, cordons, enrolment, queries
 from controlplane.services.attempt_batch import By
 from controlplane.services.authz import Action, Caller, require
 from controlplane.services.errors import NotFound
@@ -38,7 +38,7 @@ def create_cluster(request: Request, caller: Calling, body: SentBody) -> Enrolme
     asked = EnrolmentTokenCreate(token_valid=wanted.token_valid, auto_accept=wanted.auto_accept)
 
     def work(uow: UnitOfWork) -> EnrolmentTokenView:
-        cluster = tenancy.create_cluster(uow, caller, wanted)
+        cluster = cluster_documents.create_cluster(uow, caller, wanted)
         return _token(uow, caller, request, cluster, wanted.name, asked)
 
     return run(container_of(request).uow_factory, work)

@@ -1,28 +1,22 @@
-"""/api/v1/queues, /api/v1/apply, /api/v1/tokens, /api/v1/whoami: the quota tree, documents, and who may do what."""
+"""/api/v1/queues, /api/v1/tokens, /api/v1/whoami: the quota tree, and who may do what."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import TypeAdapter
 
 from controlplane.api.auth import Calling, container_of
-from controlplane.api.bodies import Body, SentBody
+from controlplane.api.bodies import SentBody
 from controlplane.api.openapi import takes
-from controlplane.api.parameters import IDEMPOTENCY_KEY, IdempotencyKey
-from controlplane.api.routes.workloads import replayable
+from controlplane.api.preconditions import Demanded, Stated, mark
 from controlplane.contract.rest.common import Page
-from controlplane.contract.rest.documents import DOCUMENT_KINDS, JOB_SCHEMA, ApplyAnswer
 from controlplane.contract.rest.people import TokenCreate, TokenView, WhoAmI
 from controlplane.contract.rest.tenancy import QueueMove, QueueView
-from controlplane.services import queries, tenancy, tokens
-from controlplane.services.documents import document_from
-from controlplane.services.errors import Fault, Invalid, Malformed
-from controlplane.services.idempotency import Answer, carry_out, once
+from controlplane.services import applying, queries, stored_documents, tokens
+from controlplane.services import queues as queue_edits
+from controlplane.services.authz import Caller
 from controlplane.services.ports.unit_of_work import UnitOfWork, run
-from controlplane.services.reading import Value
-from controlplane.services.tenancy import Sent
 from controlplane.services.validation import parsed
 
-APPLIED = takes(*DOCUMENT_KINDS.values(), others={"Job": JOB_SCHEMA}, many=True)
 router = APIRouter(prefix="/api/v1", tags=["tenancy"])
 
 
@@ -44,42 +38,30 @@ def list_queues(request: Request, caller: Calling) -> Page[QueueView]:
 
 
 @router.post("/queues/{path:path}/move", openapi_extra=takes(QueueMove))
-def move_queue(request: Request, path: str, caller: Calling, body: SentBody) -> QueueView:
+def move_queue(
+    request: Request, path: str, caller: Calling, body: SentBody, expected: Stated, response: Response
+) -> QueueView:
     """Give a Queue, and all below it, another place in the tree."""
     target = parsed(TypeAdapter(QueueMove), body.one).path
 
     def work(uow: UnitOfWork) -> QueueView:
-        tenancy.move_queue(uow, caller, path, target)
-        return queries.queue(uow, caller.principal, target)
+        queue_edits.move(uow, caller, path, target, expected)
+        return _shown(uow, caller, target, response)
 
     return run(container_of(request).uow_factory, work)
 
 
 @router.get("/queues/{path:path}")
-def show_queue(request: Request, path: str, caller: Calling) -> QueueView:
-    """One Queue with what is in use."""
+def show_queue(request: Request, path: str, caller: Calling, response: Response) -> QueueView:
+    """One Queue with what is in use; its `ETag` is its document's."""
     with container_of(request).uow_factory() as uow:
-        return queries.queue(uow, caller.principal, path)
+        return _shown(uow, caller, path, response)
 
 
 @router.delete("/queues/{path:path}", status_code=204)
-def delete_queue(request: Request, path: str, caller: Calling) -> None:
+def delete_queue(request: Request, path: str, caller: Calling, expected: Demanded) -> None:
     """Take a Queue without live work and without Queues below it out of the tree."""
-    run(container_of(request).uow_factory, lambda uow: tenancy.delete_queue(uow, caller, path))
-
-
-@router.post("/apply", response_model=ApplyAnswer, openapi_extra=APPLIED)
-def apply_documents(request: Request, caller: Calling, body: SentBody, _key: IdempotencyKey = None) -> Response:
-    """Apply one or more documents (a YAML stream, a JSON object or a JSON list): all of them, or none."""
-    container = container_of(request)
-    sent = [_sent(value, index) for index, value in enumerate(_listed(body))]
-
-    def work(uow: UnitOfWork) -> Answer:
-        applied = tenancy.apply(uow, caller, sent, container.new_id)
-        return Answer(200, ApplyAnswer(applied=applied).model_dump(mode="json", by_alias=True))
-
-    key = once(caller.principal, request.headers.get(IDEMPOTENCY_KEY), b"apply", body.raw)
-    return replayable(carry_out(container.uow_factory, key, work))
+    run(container_of(request).uow_factory, lambda uow: applying.delete(uow, caller, "Queue", path, expected))
 
 
 @router.post("/tokens", status_code=201, openapi_extra=takes(TokenCreate))
@@ -95,17 +77,7 @@ def revoke_token(request: Request, number: int, caller: Calling) -> None:
     run(container_of(request).uow_factory, lambda uow: tokens.revoke(uow, caller, number))
 
 
-def _listed(body: Body) -> list[Value]:
-    values = body.values[0] if len(body.values) == 1 and isinstance(body.values[0], list) else body.values
-    if not values:
-        raise Malformed("there is no document in it", slug="empty-body")
-    return values
-
-
-def _sent(value: Value, index: int) -> Sent:
-    """Pointers of faults begin with the document's place, as several may be sent."""
-    try:
-        return Sent(*document_from(value))
-    except Invalid as error:
-        faults = tuple(Fault(f"/{index}{each.pointer}", each.detail, each.slug) for each in error.faults)
-        raise Invalid(f"document {index + 1}: {error.detail}", slug=error.slug, faults=faults) from None
+def _shown(uow: UnitOfWork, caller: Caller, path: str, response: Response) -> QueueView:
+    view = queries.queue(uow, caller.principal, path)
+    mark(response, stored_documents.document(uow, caller.principal, "Queue", path).etag)
+    return view

@@ -84,7 +84,7 @@ class DocumentView(RestModel):
 
     kind: str
     name: str
-    version: int
+    version: int | None = None  # where its kind counts them: Queue, Policy
     etag: str
     labels: dict[str, str] = Field(default_factory=dict)
     document: dict[str, Json]

@@ -124,3 +124,5 @@ class AuditEntry:
     state_to: str | None = None
     facts: Mapping[str, object] = field(default_factory=dict)
     request_id: str = ""
+    before_sha256: bytes | None = None  # of the document that was edited
+    after_sha256: bytes | None = None

@@ -18,8 +18,9 @@ GENESIS = bytes(32)
 _SEALER = 0x6D75_7301  # advisory lock: one sealer at a time
 
 _INSERT = text("""
-INSERT INTO audit (at, actor, request_id, action, object_kind, object_id, state_from, state_to, facts)
-SELECT :now, e->>0, e->>1, e->>2, e->>3, e->>4, e->>5, e->>6, e->7
+INSERT INTO audit (at, actor, request_id, action, object_kind, object_id, state_from, state_to, facts,
+                   before_sha256, after_sha256)
+SELECT :now, e->>0, e->>1, e->>2, e->>3, e->>4, e->>5, e->>6, e->7, decode(e->>8, 'hex'), decode(e->>9, 'hex')
 FROM jsonb_array_elements(CAST(:entries AS jsonb)) WITH ORDINALITY AS listed (e, position) ORDER BY position
 """)
 
@@ -68,9 +69,12 @@ class AuditStore:
         if not self._entries:
             return
         rows = [
-            [e.actor, e.request_id, e.action, e.object_kind, e.object_id, e.state_from, e.state_to, dict(e.facts)]
+            [
+                e.actor, e.request_id, e.action, e.object_kind, e.object_id, e.state_from, e.state_to, dict(e.facts),
+                _hex(e.before_sha256), _hex(e.after_sha256),
+            ]
             for e in self._entries
-        ]
+        ]  # fmt: skip
         self._session.execute(_INSERT, {"now": self._now, "entries": json.dumps(rows)})
         self._entries.clear()
 
@@ -92,3 +96,7 @@ class AuditStore:
                 text("INSERT INTO audit_seal (position, audit_id, chain) VALUES (:position, :audit_id, :chain)"), seals
             )
         return len(seals)
+
+
+def _hex(digest: bytes | None) -> str | None:
+    return None if digest is None else digest.hex()

@@ -1,6 +1,7 @@
-"""Every statement on Queues, Quotas, Pools, Policies, Principals, tokens and idempotency keys.
+"""Statements that read Queues, Quotas, Pools and Policies; all of Principals, tokens and idempotency keys.
 
-Fulfils `services.ports.tenancy`. Locks of the quota tree are the ledger's (`LedgerStore.lock_tree`).
+Fulfils `services.ports.tenancy`; what is applied is written by `stores.documents`. Locks of the quota tree are the
+ledger's (`LedgerStore.lock_tree`).
 """
 
 from collections import defaultdict
@@ -15,12 +16,10 @@ from sqlalchemy.orm import Session
 from controlplane.core.facts.tenancy import (
     EVERY_SCOPE,
     Binding,
-    NewQueue,
     NewToken,
     PoolFact,
     Principal,
     QueueFact,
-    QuotaChange,
     Role,
     StoredAnswer,
     TokenFact,
@@ -33,21 +32,6 @@ KEY_LOCK_CLASS = 7_303  # first key of the two-key advisory lock; the second is 
 
 _QUEUE = "SELECT id, path, parent_id, weight, namespace, labels, version FROM queue WHERE deleted_at IS NULL"
 _DEPTH = "array_length(string_to_array(path, '/'), 1)"
-
-_PUT_QUEUE = text("""
-    INSERT INTO queue (path, parent_id, weight, namespace, labels, spec, created_at)
-    VALUES (:path, :parent, :weight, :namespace, :labels, :spec, :now)
-    ON CONFLICT (path) DO UPDATE SET
-        parent_id = excluded.parent_id, weight = excluded.weight, namespace = excluded.namespace,
-        labels = excluded.labels, spec = excluded.spec, version = queue.version + 1, deleted_at = NULL
-    RETURNING id""").bindparams(bindparam("labels", type_=JSONB), bindparam("spec", type_=JSONB))
-
-_PUT_QUOTA = text("""
-    INSERT INTO quota (queue_id, flavor, nominal, borrow_limit, lend_limit, is_listed)
-    VALUES (:queue, :flavor, :nominal, :borrow, :lend, true)
-    ON CONFLICT (queue_id, flavor) DO UPDATE SET
-        nominal = excluded.nominal, borrow_limit = excluded.borrow_limit, lend_limit = excluded.lend_limit,
-        is_listed = true""")
 
 # One statement for all that every request must know. Bindings, and what bounds the token, are gone with their Queue.
 _BY_TOKEN = text("""
@@ -98,90 +82,16 @@ class TenancyStore:
             for queue in self.queues()
         ]
 
-    def put_queue(self, new: NewQueue) -> QueueId:
-        """Write the Queue at its path; its version rises if it was there."""
-        given = {
-            "path": new.path, "parent": new.parent, "weight": new.weight, "namespace": new.namespace,
-            "labels": dict(new.labels), "spec": dict(new.spec), "now": self._now,
-        }  # fmt: skip
-        return QueueId(self._session.execute(_PUT_QUEUE, given).scalar_one())
-
-    def move_queue(self, queue: QueueId, parent: QueueId | None, path: str) -> None:
-        """Give it, and all below it, new paths."""
-        old = self._session.execute(text("SELECT path FROM queue WHERE id = :id"), {"id": queue}).scalar_one()
-        self._session.execute(
-            text("UPDATE queue SET parent_id = :parent, version = version + 1 WHERE id = :id"),
-            {"parent": parent, "id": queue},
-        )
-        self._session.execute(
-            text(
-                "UPDATE queue SET path = :path || substr(path, length(:old) + 1)"
-                " WHERE path = :old OR starts_with(path, :old || '/')"
-            ),
-            {"path": path, "old": old},
-        )
-
-    def delete_queue(self, queue: QueueId) -> None:
-        """Mark it deleted; its Quotas are withdrawn."""
-        self._session.execute(
-            text("UPDATE queue SET deleted_at = :now, version = version + 1 WHERE id = :id"),
-            {"now": self._now, "id": queue},
-        )
-        self.set_quotas(QuotaChange(queue, ()))
-
-    def live_workloads(self, queue: QueueId) -> int:
-        """How many Workloads of this Queue are not in a final state."""
-        statement = text(
-            "SELECT count(*) FROM workload WHERE queue_id = :id AND state NOT IN ('succeeded', 'failed', 'cancelled')"
-        )
-        return int(self._session.execute(statement, {"id": queue}).scalar_one())
-
-    def set_quotas(self, change: QuotaChange) -> None:
-        """Write these Quotas and withdraw its others."""
-        self._session.execute(
-            text("UPDATE quota SET is_listed = false WHERE queue_id = :queue AND is_listed AND flavor <> ALL(:kept)"),
-            {"queue": change.queue, "kept": [quota.flavor for quota in change.quotas]},
-        )
-        if change.quotas:
-            self._session.execute(
-                _PUT_QUOTA,
-                [
-                    {
-                        "queue": change.queue, "flavor": quota.flavor, "nominal": quota.nominal,
-                        "borrow": quota.borrow, "lend": quota.lend,
-                    }
-                    for quota in change.quotas
-                ],
-            )  # fmt: skip
-
     def pool(self, name: str) -> PoolFact | None:
         """The Pool of this name."""
         return next((pool for pool in self.pools() if pool.name == name), None)
 
     def pools(self) -> Sequence[PoolFact]:
         """Every Pool, by name."""
-        rows = self._session.execute(text("SELECT id, name, spec, policy_version FROM pool ORDER BY name"))
+        rows = self._session.execute(
+            text("SELECT id, name, spec, policy_version FROM pool WHERE deleted_at IS NULL ORDER BY name")
+        )
         return [PoolFact(PoolId(row.id), row.name, row.spec, row.policy_version) for row in rows]
-
-    def put_pool(self, name: str, spec: Mapping[str, object]) -> PoolId:
-        """Write the Pool."""
-        statement = text(
-            "INSERT INTO pool (name, spec) VALUES (:name, :spec)"
-            " ON CONFLICT (name) DO UPDATE SET spec = excluded.spec RETURNING id"
-        ).bindparams(bindparam("spec", type_=JSONB))
-        return PoolId(self._session.execute(statement, {"name": name, "spec": dict(spec)}).scalar_one())
-
-    def add_policy(self, pool: PoolId, spec: Mapping[str, object], created_by: str) -> int:
-        """Write the Pool's next Policy version, which counts from the next cycle; return it."""
-        raised = "UPDATE pool SET policy_version = policy_version + 1 WHERE id = :pool RETURNING policy_version"
-        version = int(self._session.execute(text(raised), {"pool": pool}).scalar_one())
-        statement = text(
-            "INSERT INTO policy (pool_id, version, spec, created_at, created_by)"
-            " VALUES (:pool, :version, :spec, :now, :by)"
-        ).bindparams(bindparam("spec", type_=JSONB))
-        given = {"pool": pool, "version": version, "spec": dict(spec), "now": self._now, "by": created_by}
-        self._session.execute(statement, given)
-        return version
 
     def policy(self, pool: PoolId) -> Mapping[str, object]:
         """The spec of the version in force; empty where none was applied."""

@@ -6,15 +6,13 @@ from typing import Protocol
 
 from controlplane.core.facts.tenancy import (
     Binding,
-    NewQueue,
     NewToken,
     PoolFact,
     Principal,
     QueueFact,
-    QuotaChange,
     StoredAnswer,
 )
-from controlplane.core.ids import PoolId, QueueId
+from controlplane.core.ids import PoolId
 from controlplane.core.tenancy import Queue
 
 
@@ -27,21 +25,6 @@ class TenancyStore(Protocol):
     def queue(self, path: str) -> QueueFact | None:
         """The live Queue at this path."""
 
-    def put_queue(self, new: NewQueue) -> QueueId:
-        """Write the Queue at its path; its version rises if it was there."""
-
-    def move_queue(self, queue: QueueId, parent: QueueId | None, path: str) -> None:
-        """Give it, and all below it, new paths."""
-
-    def delete_queue(self, queue: QueueId) -> None:
-        """Mark it deleted; its Quotas are withdrawn."""
-
-    def live_workloads(self, queue: QueueId) -> int:
-        """How many Workloads of this Queue are not in a final state."""
-
-    def set_quotas(self, change: QuotaChange) -> None:
-        """Write these Quotas and withdraw its others."""
-
     def tree(self) -> Sequence[Queue]:
         """Every live Queue with its listed Quotas, as the quota tree takes them; parents first."""
 
@@ -50,12 +33,6 @@ class TenancyStore(Protocol):
 
     def pools(self) -> Sequence[PoolFact]:
         """Every Pool, by name."""
-
-    def put_pool(self, name: str, spec: Mapping[str, object]) -> PoolId:
-        """Write the Pool."""
-
-    def add_policy(self, pool: PoolId, spec: Mapping[str, object], created_by: str) -> int:
-        """Write the Pool's next Policy version, which counts from the next cycle; return it."""
 
     def policy(self, pool: PoolId) -> Mapping[str, object]:
         """The spec of the version in force; empty where none was applied."""

@@ -1,0 +1,142 @@
+"""/api/v1/apply and /api/v1/documents: what people write, as they write it; read, compared, changed and taken away."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from controlplane.api.auth import Calling, container_of
+from controlplane.api.bodies import Body, SentBody
+from controlplane.api.openapi import takes
+from controlplane.api.parameters import IDEMPOTENCY_KEY, IdempotencyKey, PageQuery, Word
+from controlplane.api.preconditions import Demanded, Stated, mark
+from controlplane.api.routes.workloads import label_pairs, replayable
+from controlplane.contract.rest.common import Page
+from controlplane.contract.rest.documents import (
+    DOCUMENT_KINDS,
+    JOB_SCHEMA,
+    Applied,
+    ApplyAnswer,
+    DocumentView,
+)
+from controlplane.services import applying, stored_documents
+from controlplane.services.applying import How, Sent
+from controlplane.services.documents import document_from
+from controlplane.services.errors import Fault, Invalid, Malformed
+from controlplane.services.forms import EDITED
+from controlplane.services.idempotency import Answer, carry_out, once
+from controlplane.services.ports.unit_of_work import UnitOfWork, rehearse, run
+from controlplane.services.reading import Value
+from controlplane.services.stored_documents import DocumentFilter
+
+Labels = Annotated[list[str], Field(max_length=10)]
+APPLIED = takes(*DOCUMENT_KINDS.values(), others={"Job": JOB_SCHEMA}, many=True)
+PUT = takes(*(DOCUMENT_KINDS[kind] for kind in EDITED))
+router = APIRouter(prefix="/api/v1", tags=["documents"])
+
+
+class ApplyQuery(BaseModel):
+    """How documents are applied. `label` (key=value, may come again) says what `prune` may take."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    dry_run: Annotated[bool, Field(alias="dryRun")] = False
+    prune: bool = False
+    label: Labels = Field(default_factory=list)
+
+
+class DocumentQuery(PageQuery):
+    """Which documents; `label` is key=value and may come again."""
+
+    kind: Word = None
+    label: Labels = Field(default_factory=list)
+
+
+@router.post("/apply", response_model=ApplyAnswer, openapi_extra=APPLIED)
+def apply_documents(
+    request: Request,
+    caller: Calling,
+    body: SentBody,
+    asked: Annotated[ApplyQuery, Query()],
+    expected: Stated,
+    _key: IdempotencyKey = None,
+) -> Response:
+    """Apply one or more documents (a YAML stream, a JSON object or a JSON list): all of them, or none.
+
+    `dryRun=true` says what would change and changes nothing; its `basis`, sent as `If-Match` with the same documents,
+    lets them be applied only while that is still what would change.
+    """
+    container = container_of(request)
+    sent = [_sent(value, index) for index, value in enumerate(_listed(body))]
+    if asked.label and not asked.prune:
+        raise Malformed("label says what prune may take; without prune=true it means nothing", slug="invalid-filter")
+    how = How(expected, label_pairs(asked.label) if asked.prune else None, asked.dry_run)
+
+    def work(uow: UnitOfWork) -> Answer:
+        answer = applying.apply(uow, caller, sent, container.new_id, how)
+        return Answer(200, answer.model_dump(mode="json", by_alias=True))
+
+    if asked.dry_run:
+        return replayable(rehearse(container.uow_factory, work))
+    said = (b"apply", repr(how).encode(), body.raw)
+    return replayable(carry_out(container.uow_factory, once(caller.principal, _key_of(request), *said), work))
+
+
+@router.get("/documents")
+def list_documents(request: Request, caller: Calling, asked: Annotated[DocumentQuery, Query()]) -> Page[DocumentView]:
+    """Stored documents that the caller may see, by kind and name."""
+    wanted = DocumentFilter(asked.kind, label_pairs(asked.label))
+    with container_of(request).uow_factory() as uow:
+        return stored_documents.documents(uow, caller.principal, wanted, asked.paging)
+
+
+@router.get("/documents/{kind}/{name:path}")
+def show_document(request: Request, kind: str, name: str, caller: Calling, response: Response) -> DocumentView:
+    """One document as people write it: applied again, it changes nothing."""
+    with container_of(request).uow_factory() as uow:
+        found = stored_documents.document(uow, caller.principal, kind, name)
+    mark(response, found.etag)
+    return found
+
+
+@router.put("/documents/{kind}/{name:path}", openapi_extra=PUT)
+def put_document(
+    request: Request, kind: str, name: str, caller: Calling, expected: Demanded, body: SentBody, response: Response
+) -> Applied:
+    """Take one document: instead of the one that was seen (`If-Match`), or where there is none (`If-None-Match: *`)."""
+    sent = Sent(*document_from(body.one))
+    named = {"kind": sent.document.kind, "metadata/name": sent.document.metadata.name}
+    for (field, said), wanted in zip(named.items(), (kind, name), strict=True):
+        if said != wanted:
+            words = f"the document says {field} {said}, the address {wanted[:600]}"
+            raise Invalid(words, slug="invalid-value", faults=(Fault(f"/{field}", words, "invalid-value"),))
+    applied = run(container_of(request).uow_factory, lambda uow: applying.put(uow, caller, sent, expected))
+    mark(response, applied.etag)
+    return applied
+
+
+@router.delete("/documents/{kind}/{name:path}", status_code=204)
+def delete_document(request: Request, kind: str, name: str, caller: Calling, expected: Demanded) -> None:
+    """Take one document away: a Queue or Pool in which nothing lives, a Policy (back to the defaults)."""
+    run(container_of(request).uow_factory, lambda uow: applying.delete(uow, caller, kind, name, expected))
+
+
+def _key_of(request: Request) -> str | None:
+    return request.headers.get(IDEMPOTENCY_KEY)
+
+
+def _listed(body: Body) -> list[Value]:
+    values = body.values[0] if len(body.values) == 1 and isinstance(body.values[0], list) else body.values
+    if not values:
+        raise Malformed("there is no document in it", slug="empty-body")
+    return values
+
+
+def _sent(value: Value, index: int) -> Sent:
+    """Pointers of faults begin with the document's place, as several may be sent."""
+    try:
+        return Sent(*document_from(value), place=index)
+    except Invalid as error:
+        faults = tuple(Fault(f"/{index}{each.pointer}", each.detail, each.slug) for each in error.faults)
+        raise Invalid(f"document {index + 1}: {error.detail}", slug=error.slug, faults=faults) from None

@@ -1,0 +1,197 @@
+"""Documents that people apply, put and delete: all of a request or none of it, and what a dry run would say of it.
+
+Documents of one request are compared with what is stored, kind by kind; what says nothing new is written nowhere. One
+writer of documents at a time, so that of two who saw the same state one wins.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from controlplane.contract.rest.common import Warned
+from controlplane.contract.rest.documents import Applied, ApplyAnswer, Document
+from controlplane.contract.rest.fleet import ClusterDocument
+from controlplane.contract.rest.workloads import WorkloadDocument
+from controlplane.services import cluster_documents, pools, queues
+from controlplane.services.authz import Action, Caller, may, require, sees
+from controlplane.services.edits import Edit
+from controlplane.services.errors import Conflict, Malformed, NotFound
+from controlplane.services.forms import EDITED, Form, basis_of, form_of, form_of_stored
+from controlplane.services.ports.unit_of_work import UnitOfWork
+from controlplane.services.preconditions import UNCONDITIONAL, Expected
+from controlplane.services.submission import Submission, submit
+
+KINDS_IN_ORDER = ("Pool", "Policy", "Cluster", "Flavor", "Window", "Queue", "Workload")
+PRUNED = ("Queue", "Policy", "Pool")
+_RIGHT: Mapping[str, Action] = {"Queue": Action.QUEUE_WRITE, "Cluster": Action.CLUSTER_WRITE}
+Stored = Mapping[str, Mapping[str, Form]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One document of a request and its place in it; `manifest` where it came as a Kubernetes object."""
+
+    document: Document
+    manifest: Mapping[str, object] | None = None
+    place: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """What else the caller said. `expected` is asked of the basis; `prune`: labels of what goes unless it was sent."""
+
+    expected: Expected = UNCONDITIONAL
+    prune: tuple[tuple[str, str], ...] | None = None
+    dry_run: bool = False
+
+
+def apply(
+    uow: UnitOfWork, caller: Caller, sent: Sequence[Sent], new_id: Callable[[], str], how: How | None = None
+) -> ApplyAnswer:
+    """Take every document, parents before children whatever their order.
+
+    Raises Invalid, Conflict, Forbidden, PreconditionFailed. The caller rolls a dry run back.
+    """
+    how = how or How()
+    ordered = sorted(sent, key=_order)
+    _refuse_twice(ordered)
+    documents = [one for one in ordered if not _is_work(one)]
+    kinds = {one.document.kind for one in documents} | set(PRUNED if how.prune is not None else ())
+    for kind in sorted(kinds):
+        require(caller.principal, _RIGHT.get(kind, Action.POLICY_WRITE))
+    if kinds and not how.dry_run:
+        uow.documents.lock()
+    stored = _stored(uow, kinds)
+    edits = [_edit(one, stored) for one in documents]
+    edits += _pruned(stored, edits, how.prune)
+    basis = basis_of({(each.kind, each.name): each.before for each in edits})
+    how.expected.check(basis, "what is stored of these documents")
+    _carry_out(uow, caller, edits, stored, dry_run=how.dry_run, writes=not how.dry_run or len(ordered) > len(documents))
+    stand = stored if how.dry_run else _stored(uow, {each.kind for each in edits if each.is_change}, stored)
+    applied = [each.applied(stand.get(each.kind, {}).get(each.name)) for each in edits]
+    applied += [_submitted(uow, caller, one, new_id, dry_run=how.dry_run) for one in ordered if _is_work(one)]
+    return ApplyAnswer(applied=applied, dry_run=how.dry_run, basis=basis)
+
+
+def put(uow: UnitOfWork, caller: Caller, sent: Sent, expected: Expected) -> Applied:
+    """Take one document under a precondition on it; raises also PreconditionFailed."""
+    kind, name = sent.document.kind, sent.document.metadata.name
+    require(caller.principal, _right(kind))
+    uow.documents.lock()
+    stored = _stored(uow, {kind})
+    edit = _edit(sent, stored)
+    expected.check(None if edit.before is None else edit.before.etag(), f"{kind} {name}")
+    _carry_out(uow, caller, [edit], stored)
+    return edit.applied(_stored(uow, {kind})[kind].get(name))
+
+
+def delete(uow: UnitOfWork, caller: Caller, kind: str, name: str, expected: Expected) -> None:
+    """Take one document away; raises NotFound, PreconditionFailed, and Conflict where something lives in it."""
+    right = _right(kind)
+    if kind == "Queue" and not may(caller.principal, right) and not sees(caller.principal, name):
+        raise NotFound(f"there is no queue {name}")
+    require(caller.principal, right)
+    uow.documents.lock()
+    stored = _stored(uow, {kind})
+    before = stored[kind].get(name)
+    if before is None:
+        raise NotFound(f"there is no {kind.lower()} {name[:600]}")
+    expected.check(before.etag(), f"{kind} {name}")
+    if kind == "Cluster":
+        words = f"what runs in a cluster has to be thought of: DELETE /api/v1/clusters/{name} removes it"
+        raise Conflict(words, slug="use-removal")
+    _carry_out(uow, caller, [Edit(kind, name, before, None)], stored)
+
+
+def _right(kind: str) -> Action:
+    if kind not in EDITED:
+        raise NotFound(f"documents of kind {kind[:40]!r} are not stored; those of {', '.join(EDITED)} are")
+    return _RIGHT.get(kind, Action.POLICY_WRITE)
+
+
+def _carry_out(
+    uow: UnitOfWork,
+    caller: Caller,
+    edits: Sequence[Edit],
+    stored: Stored,
+    *,
+    dry_run: bool = False,
+    writes: bool = True,
+) -> None:
+    """Write each kind after those that it needs and before those that need it."""
+    of = {kind: [each for each in edits if each.kind == kind] for kind in KINDS_IN_ORDER}
+    pools.write_pools(uow, caller, of["Pool"])
+    pools.write_policies(uow, caller, of["Policy"])
+    cluster_documents.write(uow, caller, of["Cluster"])
+    if of["Queue"]:
+        queues.edit(uow, caller, of["Queue"], stored["Queue"], dry_run=dry_run, writes=writes)
+    pools.delete_policies(uow, caller, of["Policy"])
+    pools.delete_pools(uow, caller, of["Pool"])
+    for each in of["Flavor"]:
+        words = "flavors come from what agents report, so there is nothing to store"
+        each.warnings.append(Warned(code="nothing-to-do", detail=words))
+    if any(each.is_change for each in edits):
+        for pool in uow.tenancy.pools():
+            uow.wake_pool(pool.id)
+
+
+def _edit(one: Sent, stored: Stored) -> Edit:
+    kind, name = one.document.kind, one.document.metadata.name
+    after = form_of(one.document)
+    before = stored[kind].get(name) if kind in EDITED else after
+    edit = Edit(kind, name, before, after, one.document, one.place)
+    if isinstance(one.document, ClusterDocument) and one.document.spec.nodes is not None:
+        words = "spec.nodes is read by worlds and simulated clusters; agents report what there is, so it is not stored"
+        edit.warnings.append(Warned(code="not-stored", detail=words))
+    if kind == "Policy" and before is None and not after.spec and not after.labels:
+        return Edit(kind, name, after, after, one.document, one.place)  # it says nothing, which is what holds anyway
+    return edit
+
+
+def _pruned(stored: Stored, sent: Sequence[Edit], labels: tuple[tuple[str, str], ...] | None) -> list[Edit]:
+    """What carries the labels and was not sent, children before parents."""
+    if labels is None:
+        return []
+    if not labels:
+        raise Malformed("prune takes only what carries a label: add label=key=value", slug="invalid-filter")
+    named = {(each.kind, each.name) for each in sent}
+    return [
+        Edit(kind, form.name, form, None)
+        for kind in PRUNED
+        for form in sorted(stored[kind].values(), key=lambda form: (-form.name.count("/"), form.name))
+        if (kind, form.name) not in named and all(form.labels.get(key) == value for key, value in labels)
+    ]
+
+
+def _stored(uow: UnitOfWork, kinds: set[str], known: Stored | None = None) -> dict[str, Mapping[str, Form]]:
+    """By kind and name; those of `kinds` are read, others are as `known`."""
+    forms: dict[str, Mapping[str, Form]] = dict(known or {})
+    for kind in kinds & set(EDITED):
+        forms[kind] = {each.name: form_of_stored(each) for each in uow.documents.stored(kind)}
+    return forms
+
+
+def _submitted(uow: UnitOfWork, caller: Caller, one: Sent, new_id: Callable[[], str], *, dry_run: bool) -> Applied:
+    assert isinstance(one.document, WorkloadDocument)
+    submitted = submit(uow, caller, Submission(one.document, one.manifest), new_id)
+    return Applied(
+        kind="Workload", name=one.document.metadata.name, result="submitted", id="" if dry_run else submitted.id,
+        warnings=[Warned(code="template", detail=words) for words in submitted.warnings],
+    )  # fmt: skip
+
+
+def _is_work(one: Sent) -> bool:
+    return isinstance(one.document, WorkloadDocument)
+
+
+def _order(one: Sent) -> tuple[int, int]:
+    return KINDS_IN_ORDER.index(one.document.kind), one.document.metadata.name.count("/")
+
+
+def _refuse_twice(sent: Sequence[Sent]) -> None:
+    seen: set[tuple[str, str, str]] = set()
+    for one in sent:
+        queue = one.document.spec.queue if isinstance(one.document, WorkloadDocument) else ""
+        key = (one.document.kind, one.document.metadata.name, queue)
+        if key in seen:
+            raise Conflict(f"{key[0]} {key[1]} stands there twice", slug="name-conflict")
+        seen.add(key)
