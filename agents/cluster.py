@@ -4,7 +4,7 @@
 date and carry out `Action`s; neither decides anything.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -42,6 +42,7 @@ class View:
     _pods_on: dict[str, dict[str, PodFacts]] = field(default_factory=dict)
     _pods_of: dict[str, dict[str, PodFacts]] = field(default_factory=dict)
     _objects_of: dict[str, dict[str, ObjectFacts]] = field(default_factory=dict)
+    _last_words: dict[str, dict[tuple[str, int], str]] = field(default_factory=dict)
 
     def pods_of(self, owner: str) -> Iterable[PodFacts]:
         return self._pods_of.get(owner, {}).values()
@@ -51,6 +52,15 @@ class View:
 
     def pods_on(self, node: str) -> Iterable[PodFacts]:
         return self._pods_on.get(node, {}).values()
+
+    def last_words(self, owner: str, key: tuple[str, int]) -> str:
+        """What the program of that rank said when it ended, kept beyond its pod, which goes moments later."""
+        return self._last_words.get(owner, {}).get(key, "")
+
+    def forget_last_words(self, known: Collection[str]) -> None:
+        """Keep those of Attempts that are `known`, or of which a pod is there."""
+        for owner in [each for each in self._last_words if each not in known and each not in self._pods_of]:
+            del self._last_words[owner]
 
     def take_touched(self) -> set[str]:
         """Object ids of which something changed since this was last asked."""
@@ -81,6 +91,8 @@ class View:
             owner = object_id(pod.workload, pod.attempt)
             self._pods_of.setdefault(owner, {})[pod.uid] = pod
             self._touched.add(owner)
+            if pod.is_finished and pod.message:
+                self._last_words.setdefault(owner, {})[pod.key] = pod.message
         bound = bool(pod.node) or (before is not None and bool(before.node))
         self._changed(inventory=bound and (not pod.workload or before is None or before.is_finished != pod.is_finished))
 

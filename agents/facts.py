@@ -198,7 +198,7 @@ def pod_facts(raw: Json) -> PodFacts:
         exit_code=ended.get("exitCode"),
         disrupted=conditions.get("DisruptionTarget", {}).get("status") == "True",
         reason=cut(status.get("reason") or ended.get("reason") or ""),
-        message=cut(status.get("message") or ended.get("message") or ""),
+        message=cut(status.get("message") or _end_of(ended.get("message") or "")),
         unschedulable=cut(scheduled.get("message", "")) if refused else "",
         unschedulable_at=moment(scheduled.get("lastTransitionTime")) if refused else None,
         waiting=waiting,
@@ -270,6 +270,15 @@ def moment(text: object) -> datetime | None:
 
 def cut(text: str) -> str:
     return text[:TEXT_MAX]
+
+
+def _end_of(words: str) -> str:
+    """A program's last words: the last of them count, and they start with a whole line where one fits."""
+    kept = words.strip()
+    if len(kept) <= TEXT_MAX:
+        return kept
+    kept = kept[-TEXT_MAX:]
+    return kept.partition("\n")[2] or kept
 
 
 def indexes(text: str) -> frozenset[int]:

@@ -74,7 +74,8 @@ def pod_observations(desired: Desired, view: View) -> Iterable[tuple[PodKey, Pod
             seen = pod_observation(desired, key, pod)
             yield key, _being_replaced(seen, pod, pin, view) if desired.was_started else seen
         elif desired.order is Order.DELETE:
-            yield key, _vanished(desired, key, "gone")
+            words = view.last_words(desired.object_id, key)
+            yield key, _vanished(desired, key, "gone").model_copy(update={"message": words})
         elif desired.was_started:
             yield key, _vanished(desired, key, "gated")
 

@@ -114,6 +114,8 @@ class Workbench:
             self._look_at(object_id, now, known)
         if everything or not touched <= known:
             self._note_unknown(known)
+        if everything:
+            self.cluster.view.forget_last_words(known)
 
     def _look_at(self, object_id: str, now: datetime, known: frozenset[str]) -> None:
         fresh = report.refresh(self._desired[object_id], self.cluster.view)

@@ -37,6 +37,7 @@ from controlplane.contract.agent.attempts import (
 
 PRIORITY_CLASS = "muster-workload"
 MASTER_PORT = 29500
+LAST_LINES = "FallbackToLogsOnError"  # the kubelet keeps the last lines of a program that failed, and we tell them
 BACKOFF_LIMIT = 2**31 - 1  # out of the way: who retries is the plane's decision
 NAME_MAX = 52  # leaves room for "-<index>" in a pod's host name of 63
 UNDISTURBED = {
@@ -166,6 +167,7 @@ def _template(directive: Directive, order: PodSetOrder) -> Json:
     _ask_for_devices(spec, next((pin for pin in body.pins if pin.pod_set == order.name), None))
     variables = _environment(directive, body)
     for container in [*_listed(spec.get("initContainers")), *_listed(spec.get("containers"))]:
+        container.setdefault("terminationMessagePolicy", LAST_LINES)
         taken = {each.get("name") for each in _listed(container.get("env"))}
         container["env"] = [
             *_listed(container.get("env")),
