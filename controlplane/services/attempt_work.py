@@ -41,7 +41,9 @@ _DOUBLINGS_MAX = 5
 _STARTED = frozenset({PodState.RUNNING, PodState.SUCCEEDED})
 _BROKEN = frozenset({PodState.FAILED, PodState.GONE, PodState.LOST})
 _RETURNS = frozenset({Outcome.PREEMPTED, Outcome.MOVED, Outcome.REJECTED, Outcome.VOIDED})
-_GOES_ON_AT_ONCE = frozenset({ReasonCode.FOREIGN_PODS, ReasonCode.UNMODELLED_CONSTRAINT, ReasonCode.RECLAIMED})
+_GOES_ON_AT_ONCE = frozenset(
+    {ReasonCode.FOREIGN_PODS, ReasonCode.UNMODELLED_CONSTRAINT, ReasonCode.RECLAIMED, ReasonCode.CLUSTER_DRAINED}
+)
 
 
 @dataclass(slots=True)
@@ -137,6 +139,18 @@ def order_stop(work: Work, outcome: Outcome, why: Reason | None) -> None:
     """Someone decided that it shall end; what stops already keeps its first reason."""
     if work.fact.state not in {AttemptState.STOPPING, AttemptState.ENDED}:
         _stop(work, AttemptEvent.STOP_ORDERED, outcome, why)
+
+
+def declare_lost(work: Work, cluster: ClusterId) -> None:
+    """Somebody gives his word that nothing of it in this cluster will ever be heard of again."""
+    placement = work.placements.get(cluster)
+    if placement is None or placement.state is PlacementState.GONE or work.fact.state is AttemptState.ENDED:
+        return
+    words = f"{placement.cluster_name} was declared lost"
+    for pod in work.pods_in(cluster):
+        if pod.state not in POD_ENDED:
+            work.put(replace(pod, state=PodState.LOST, message=words, changed_at=work.now))
+    work.placements[cluster] = replace(placement, state=PlacementState.GONE, message=words)
 
 
 def bury_again(work: Work, cluster: ClusterId) -> None:
@@ -238,8 +252,14 @@ def _end(work: Work) -> None:
     is_open = work.fact.failed_at is not None and work.fact.verdict is None
     check = work.fact.evidence_until if is_open else None
     _step(work, AttemptEvent.STOPPED, replace(work.fact, outcome=outcome, ended_at=work.now, next_check_at=check))
-    _settle(work, Proof.TOMBSTONE_ACK)
+    _settle(work, Proof.TOMBSTONE_ACK if _declared_lost(work) is None else Proof.DECLARED_LOST)
     _close_workload(work)
+
+
+def _declared_lost(work: Work) -> PodFact | None:
+    """A pod for which somebody's word stands: an agent that says its part is gone says so of its pods, too."""
+    lost = (pod for pod in work.pods.values() if pod.state is PodState.LOST)
+    return next((pod for pod in lost if work.placements[pod.cluster].state is PlacementState.GONE), None)
 
 
 def _settle(work: Work, proof: Proof) -> None:
@@ -277,6 +297,10 @@ def _may_be_told_until(work: Work) -> datetime | None:
 def _verdict(work: Work) -> EndVerdict:
     pods = sorted(work.pods.values(), key=lambda pod: pod.rank)
     names = {cluster: placement.cluster_name for cluster, placement in work.placements.items()}
+    declared = _declared_lost(work)
+    if declared is not None:
+        words = reason(ReasonCode.CLUSTER_LOST, cluster=names[declared.cluster])
+        return EndVerdict(Fault.INFRASTRUCTURE, words)
     lost = next((pod for pod in pods if pod.state is PodState.LOST), None)
     if lost is not None:  # nothing that its program did made its node vanish
         words = reason(ReasonCode.NODE_LOST, node=lost.node_name, cluster=names[lost.cluster])

@@ -24,7 +24,15 @@ from controlplane.core.reasons import Reason, ReasonCode, reason
 from controlplane.services import attempt_batch, wire
 from controlplane.services.attempt_batch import By
 from controlplane.services.attempt_told import INVALID, UNKNOWN, lose_pods, tell_attempt, tell_missing, tell_pod
-from controlplane.services.attempt_work import CHECK_SECONDS, RUNNING_CHECK_SECONDS, Work, follow, order_stop, reject
+from controlplane.services.attempt_work import (
+    CHECK_SECONDS,
+    RUNNING_CHECK_SECONDS,
+    Work,
+    declare_lost,
+    follow,
+    order_stop,
+    reject,
+)
 from controlplane.services.ports.unit_of_work import UnitOfWork
 
 PLANE = By("plane")
@@ -51,6 +59,14 @@ class Recorded:
 
     refused: dict[str, str] = field(default_factory=dict)
     clusters: set[ClusterId] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an Attempt is to end, and why."""
+
+    outcome: Outcome
+    why: Reason
 
 
 def record(uow: UnitOfWork, cluster: ClusterFact, told: Told) -> Recorded:
@@ -92,6 +108,26 @@ def stop_unnumbered(
     """The same for a larger batch, whose directives get their numbers after it; returns whose."""
     _, clusters = _carry(uow, keys, lambda work: order_stop(work, outcome, why), by)
     return clusters
+
+
+def stop_those(
+    uow: UnitOfWork, keys: Collection[AttemptKey], states: Collection[AttemptState], ending: Ending, by: By
+) -> set[ClusterId]:
+    """The same for those that are in one of these states when they are locked; the others stay as they are."""
+
+    def fold(work: Work) -> None:
+        if work.fact.state in states:
+            order_stop(work, ending.outcome, ending.why)
+
+    _, clusters = _carry(uow, keys, fold, by)
+    return clusters
+
+
+def lose_cluster(uow: UnitOfWork, cluster: ClusterId, keys: Collection[AttemptKey], by: By) -> set[ClusterId]:
+    """A cluster was declared lost: these Attempts end without its proof. Returns others with new directives."""
+    _, stopped = _carry(uow, keys, lambda work: declare_lost(work, cluster), by)
+    _, ended = _carry(uow, keys, lambda _work: None, by)  # the database takes one step of a Workload at a time
+    return (stopped | ended) - {cluster}
 
 
 def lose_nodes(uow: UnitOfWork, lost: Collection[NodeId], removed: Collection[NodeId]) -> set[ClusterId]:

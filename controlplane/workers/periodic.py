@@ -11,7 +11,7 @@ from datetime import timedelta
 import structlog
 
 from controlplane.bootstrap import Container
-from controlplane.services import accounting, attempts, fleet, scheduling, sync
+from controlplane.services import accounting, attempts, cordons, fleet, removal, scheduling, sync
 from controlplane.services.ports.unit_of_work import UnitOfWork
 
 log = structlog.get_logger(__name__)
@@ -43,6 +43,15 @@ def _check_clusters(container: Container) -> int:
 def _check_nodes(container: Container) -> int:
     with container.uow_factory() as uow:
         return fleet.check_nodes(uow, BATCH)
+
+
+def _check_drains(container: Container) -> int:
+    return removal.check(container.uow_factory, BATCH)
+
+
+def _expire_cordons(container: Container) -> int:
+    with container.uow_factory() as uow:
+        return cordons.expire(uow, BATCH)
 
 
 def _expire_earmarks(container: Container) -> int:
@@ -110,6 +119,8 @@ PERIODIC: tuple[Job, ...] = (
     Job("check-attempts", 1, _check_attempts, "a verdict or a passed budget waits for the next run"),
     Job("check-clusters", 1, _check_clusters, "a silent cluster is called suspect later; nothing is evicted by it"),
     Job("check-nodes", 2, _check_nodes, "a lost node's gang is requeued later"),
+    Job("check-drains", 1, _check_drains, "what a drain stops at its deadline, and a removal, come later"),
+    Job("expire-cordons", 1, _expire_cordons, "what was cordoned for a while takes work again later"),
     Job("expire-earmarks", 5, _expire_earmarks, "freed room is kept for its asker a little longer"),
     Job("poke-pools", 1, _poke_pools, "planners find due pools by their own sweep"),
     Job("number-directives", 2, _number_directives, "directives that a crash left unnumbered reach agents later"),

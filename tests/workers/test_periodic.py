@@ -22,6 +22,8 @@ EVERY_SECONDS = {
     "check-attempts": 1,
     "check-clusters": 1,
     "check-nodes": 2,
+    "check-drains": 1,
+    "expire-cordons": 1,
     "expire-earmarks": 5,
     "poke-pools": 1,
     "number-directives": 2,

@@ -153,7 +153,8 @@ def _placement(row: Line) -> PlacementFact:
         applied_gen=row.applied_gen,
         message=row.message,
         cluster_name=row.cluster_name,
-        cluster_is_ready=row.cluster_state == ClusterState.READY,
+        # Of a Cluster that was removed nothing more will be told, so nobody waits for it.
+        cluster_is_ready=row.cluster_state in {ClusterState.READY, ClusterState.REMOVED},
         budgets=row.budgets,
     )
 

@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
+from controlplane.contract.rest.cordons import CordonView, DrainView
 from controlplane.contract.rest.fleet import ClusterView, DeviceView, FlavorCount, NodeView
 from controlplane.core.facts.queries import FleetFilter, PageOf
 from controlplane.db.stores import queries_sql as sql
@@ -74,6 +75,24 @@ def _cluster(row: Line, counts: list[FlavorCount]) -> ClusterView:
         accepted_at=row.accepted_at,
         version=row.version,
         spec=row.spec,
+        cordon=_cordon(row.cordon_reason, row),
+        drain=_drain(row),
+    )
+
+
+def _cordon(reason: str, row: Line) -> CordonView | None:
+    return CordonView(reason=reason, until=row.cordon_until, by=row.cordon_by) if reason else None
+
+
+def _drain(row: Line) -> DrainView | None:
+    if not row.drain_reason:
+        return None
+    return DrainView(
+        reason=row.drain_reason,
+        deadline_at=row.drain_deadline_at,
+        by=row.drain_by,
+        attempts_left=row.attempts_left,
+        then_remove=row.then_remove,
     )
 
 
@@ -87,6 +106,7 @@ def _node(row: Line, counts: list[Line]) -> NodeView:
         ready=row.ready,
         cordoned=row.cordoned,
         cordoned_by_us=row.cordoned_by_us,
+        cordon=_cordon(row.cordoned_by_us, row),
         domains=row.domains,
         flavors=[
             FlavorCount(
@@ -126,5 +146,6 @@ def _device(row: Line) -> DeviceView:
         health=row.health,
         health_reasons=row.health_reasons,
         state=row.state,
+        cordon=_cordon(row.cordon_reason, row),
         observed_at=row.observed_at,
     )
