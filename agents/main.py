@@ -20,7 +20,7 @@ import structlog
 from pydantic import ValidationError
 
 from agents import health, policy
-from agents.cluster import Cluster, LeadershipLost
+from agents.cluster import Cluster, ClusterUnreachable, LeadershipLost
 from agents.enrolment import Enroller
 from agents.identity import FileStore, IdentityUnreadable, Keeper, KeyStore
 from agents.loop import Agent
@@ -39,7 +39,10 @@ log = structlog.get_logger()
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; what it returns is the exit code."""
-    chosen = _parser().parse_args(arguments)
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    if chosen.command == "release":
+        return _release(parser, chosen)
     try:
         settings = AgentSettings(**_stated(chosen))
         configure_logging(settings.log_level)
@@ -154,6 +157,40 @@ async def _simulated(settings: AgentSettings, world_file: Path) -> tuple[Cluster
     return cluster, FileStore(settings.state_dir), cluster.link_is_up
 
 
+def _release(parser: argparse.ArgumentParser, chosen: argparse.Namespace) -> int:
+    """Exit code 0: nothing that was asked for is gated any more; 1: something is, and it was said what and why."""
+    if chosen.all == bool(chosen.namespace or chosen.workload):
+        parser.error("release: say which pods: --all, or --namespace and --workload")
+    # Late, as in `_cluster`.
+    from agents.kube.client import KubeconfigUnusable, connect  # noqa: PLC0415 - see above
+    from agents.release import ReleaseImpossible, Selection, release, summary  # noqa: PLC0415 - see above
+
+    async def carried_out() -> int:
+        client = await connect(chosen.kubeconfig)
+        selection = Selection(tuple(chosen.namespace), tuple(chosen.workload), even_ended=chosen.even_ended)
+        try:
+            report = await release(client, selection, _say, dry_run=chosen.dry_run)
+        finally:
+            await client.close()
+        _say(summary(report, dry_run=chosen.dry_run))
+        return 1 if report.failed else 0
+
+    configure_logging("WARNING")
+    try:
+        return asyncio.run(carried_out())
+    except KubeconfigUnusable as error:
+        sys.stderr.write(f"muster-agent: {error}\n")
+        return EXIT_UNUSABLE
+    except (ClusterUnreachable, ReleaseImpossible) as error:
+        sys.stderr.write(f"muster-agent: {error}\n")
+        return 1
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def _stated(chosen: argparse.Namespace) -> dict[str, Any]:
     """Flags that were given; the environment has the rest."""
     return {name: value for name in FLAGS if (value := getattr(chosen, name)) is not None}
@@ -161,7 +198,8 @@ def _stated(chosen: argparse.Namespace) -> dict[str, Any]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="muster-agent", description="Carries out in one cluster what Muster decides.")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    _add_release(commands.add_parser("release", help="break glass: take our gates off; needs no plane and no agent"))
     run = commands.add_parser("run", help="run until stopped; every flag is also MUSTER_AGENT_<FLAG>")
     where = run.add_mutually_exclusive_group()
     where.add_argument("--kubeconfig", type=Path, help="speak to the cluster of this file; absent: the one we run in")
@@ -176,6 +214,15 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--control-port", type=int, help="loopback port for faults of a simulated cluster; 0: any")
     run.add_argument("--health-port", type=int, help="answer /livez and /readyz here, on all interfaces; 0: nowhere")
     return parser
+
+
+def _add_release(release: argparse.ArgumentParser) -> None:
+    release.add_argument("--kubeconfig", type=Path, help="speak to the cluster of this file; absent: the one we run in")
+    release.add_argument("--all", action="store_true", help="every gated pod of ours in the cluster")
+    release.add_argument("--namespace", action="append", default=[], help="only here; may be repeated")
+    release.add_argument("--workload", action="append", default=[], help="only of this name or uid; may be repeated")
+    release.add_argument("--even-ended", action="store_true", help="also of Attempts that were ordered to end")
+    release.add_argument("--dry-run", action="store_true", help="say what would be let go, and change nothing")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,8 @@ def refresh(desired: Desired, view: View) -> Desired:
             settled[key] = _vanished(desired, key, "succeeded")
         current = there.current(key)
         running += key in settled or (current is not None and current.phase == "Running")
-    has_run = desired.has_run or (bool(desired.pins()) and running == len(desired.pins()))
+    was_let_go = there.anchor is not None and bool(there.anchor.ran)  # perhaps by hand: `muster-agent release`
+    has_run = desired.has_run or was_let_go or (bool(desired.pins()) and running == len(desired.pins()))
     was_started = desired.was_started or (desired.order is Order.START and _all_released(desired, there, settled))
     if len(settled) == len(desired.settled) and (has_run, was_started) == (desired.has_run, desired.was_started):
         return desired

@@ -10,6 +10,7 @@ import time
 from tests.bench.figure_api import cli_start, dry_run, list_of_workloads, submits
 from tests.bench.figure_placement import placement
 from tests.bench.figure_plane import idle_memory, warm_start
+from tests.bench.figure_release import release
 from tests.bench.figure_start import submit_to_running
 from tests.bench.figures import Figure, Result, write_report
 
@@ -22,6 +23,7 @@ FIGURES: dict[str, Figure] = {
     "list-first-page": list_of_workloads,
     "apply-dry-run": dry_run,
     "cli-start": cli_start,
+    "release": release,
 }
 
 

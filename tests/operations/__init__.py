@@ -1,0 +1,1 @@
+"""Operations: break glass, replicas, keys, what the operations pages tell to type."""
