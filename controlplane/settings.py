@@ -33,6 +33,8 @@ class Settings(BaseSettings):
     tls_key_file: Path | None = Field(default=None, description="Its private key (PEM); both are read again.")
     body_bytes_max: int = Field(default=1_048_576, ge=1_024, le=16_777_216)
     body_seconds: Seconds = Field(default=30, description="How long a request's head, then its body, may take to come.")
+    requests_per_second: int = Field(default=500, ge=1, le=100_000, description="Of one principal, in each process.")
+    requests_burst: int = Field(default=1_000, ge=1, le=1_000_000, description="The same, at once after a silence.")
     secrets_dir: Path | None = Field(default=None, description="Folder of the plane's signing key; the API needs it.")
 
     poll_seconds: Seconds = Field(default=25, description="The longest that an agent's sync waits for directives.")

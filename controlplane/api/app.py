@@ -9,10 +9,11 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
+from controlplane.api.auth import Door
 from controlplane.api.edge import Edge
 from controlplane.api.openapi import describe
 from controlplane.api.problems import TABLE, on_http, on_known, on_parameters
-from controlplane.api.routes import documents, fleet, health, operations, tenancy, workloads
+from controlplane.api.routes import documents, fleet, health, operations, people, tenancy, workloads
 from controlplane.api.routes.agents import AgentDoor, agent_router
 from controlplane.bootstrap import Container
 
@@ -20,6 +21,7 @@ VERSION = "v1"
 ROUTERS: Sequence[APIRouter] = (
     workloads.router,
     tenancy.router,
+    people.router,
     documents.router,
     fleet.router,
     operations.router,
@@ -42,6 +44,7 @@ def create_agent_app(container: Container) -> ASGIApp:
 def _app(container: Container, title: str, routers: Sequence[APIRouter]) -> ASGIApp:
     app = FastAPI(title=title, version=VERSION, docs_url=None, redoc_url=None, openapi_url="/openapi.json")
     app.state.container = container
+    app.state.door = Door.of(container)
     for router in routers:
         app.include_router(router)
     routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]

@@ -1,14 +1,39 @@
 """Who calls: bearer tokens of people and services. Agents sign their requests instead (`agent_auth`)."""
 
-from typing import Annotated
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Annotated, Self
 
 from fastapi import Depends, Request
 
+from controlplane.api.limits import CallerLimits
 from controlplane.api.problems import request_id_of
 from controlplane.bootstrap import Container
+from controlplane.core.facts.collisions import Collision, Unavailable
+from controlplane.core.facts.tenancy import Principal
 from controlplane.services import authz, tokens
 from controlplane.services.authz import Caller
 from controlplane.services.errors import Unauthenticated
+
+PAGE_KEY_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What a process keeps for those who call: how often each may, and what signs the cursors of their lists."""
+
+    limits: CallerLimits
+    page_key: bytes
+
+    @classmethod
+    def of(cls, container: Container) -> Self:
+        """Every process of a plane signs with the same key; one without the plane's secrets, with one of its own."""
+        settings = container.settings
+        limits = CallerLimits(settings.requests_per_second, settings.requests_burst)
+        if settings.secrets_dir is None:
+            return cls(limits, secrets.token_bytes(PAGE_KEY_BYTES))
+        return cls(limits, container.signer().derived("cursors"))
 
 
 def container_of(request: Request) -> Container:
@@ -19,16 +44,37 @@ def container_of(request: Request) -> Container:
 
 
 def caller_of(request: Request) -> Caller:
-    """A dependency: the caller, who may come this far; raises Unauthenticated, Forbidden."""
+    """A dependency: the caller, who may come this far; raises Unauthenticated, TooMany, Forbidden."""
+    token = bearer_of(request)
+    door: Door = request.app.state.door
+    door.limits.before(token)  # whoever asks too often costs no look at the database
+    with container_of(request).uow_factory() as uow:
+        principal = tokens.principal_of(uow, token)
+        is_first_today = principal.token is not None and principal.token.last_used_on != uow.now.date()
+    door.limits.known(token, principal.actor)
+    if is_first_today:
+        _note_use(container_of(request), principal)
+    caller = Caller(replace(principal, page_key=door.page_key), request_id_of(request))
+    request.state.caller = caller
+    authz.admit(principal, request.method, request.scope["route"].path)
+    return caller
+
+
+def bearer_of(request: Request) -> str:
+    """The token that the request bears; raises Unauthenticated."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if not scheme:
         raise Unauthenticated("send a token: Authorization: Bearer …")
     if scheme.lower() != "bearer" or not token.strip():
         raise Unauthenticated("the scheme is Bearer")
-    with container_of(request).uow_factory() as uow:
-        principal = tokens.principal_of(uow, token.strip())
-    authz.admit(principal, request.method, request.scope["route"].path)
-    return Caller(principal, request_id_of(request))
+    return token.strip()
+
+
+def _note_use(container: Container, principal: Principal) -> None:
+    """Once per token and day. Where it cannot be written, the next request of the day tries again."""
+    assert principal.token is not None
+    with suppress(Collision, Unavailable), container.uow_factory() as uow:
+        uow.people.touch_token(principal.token.id, uow.now.date())
 
 
 Calling = Annotated[Caller, Depends(caller_of)]

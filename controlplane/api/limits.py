@@ -1,5 +1,6 @@
 """How often a caller may ask, per process: a bucket that fills with time. Nothing is shared between processes."""
 
+import hashlib
 import threading
 import time
 from collections import OrderedDict
@@ -40,3 +41,38 @@ class Limit:
             if bucket.left < 1:
                 raise TooMany("ask again in a second")
             bucket.left -= 1
+
+
+class CallerLimits:
+    """How often each principal may ask, with however many tokens.
+
+    Whose a token is, is remembered from its last use, so that asking too often is refused before anything is looked up.
+    What is remembered gives no right: it only says whose bucket a request is taken from.
+    """
+
+    def __init__(self, per_second: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit = Limit(per_second, burst, clock)
+        self._owners: OrderedDict[bytes, str] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def before(self, token: str) -> None:
+        """Count one request of a token whose bearer is known; raises TooMany."""
+        with self._lock:
+            owner = self._owners.get(_digest(token))
+        if owner is not None:
+            self._limit.take(owner)
+
+    def known(self, token: str, owner: str) -> None:
+        """Remember whose token it is; its first request is counted now. Raises TooMany."""
+        digest = _digest(token)
+        with self._lock:
+            is_new = self._owners.get(digest) != owner
+            self._owners[digest] = owner
+            if len(self._owners) > KEYS_MAX:
+                self._owners.popitem(last=False)
+        if is_new:
+            self._limit.take(owner)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()

@@ -1,11 +1,11 @@
 """Query parameters of lists: typed, bounded, and none that is not known."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import Header
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from controlplane.services.queries import LIMIT_MAX, Paging
+from controlplane.services.cursors import LIMIT_MAX, Paging
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 IdempotencyKey = Annotated[str | None, Header(alias=IDEMPOTENCY_KEY)]
@@ -59,9 +59,30 @@ class CycleQuery(PageQuery):
     pool: Word = None
 
 
+class PeopleQuery(PageQuery):
+    """Whose tokens or bindings."""
+
+    principal: Word = None
+    kind: Literal["person", "service"] | None = None
+
+
+class TokenQuery(PeopleQuery):
+    """Which tokens; `ended` also those that are revoked or over."""
+
+    ended: bool = False
+
+
+class BindingQuery(PeopleQuery):
+    """Which bindings; `queue` means its whole subtree."""
+
+    role: Literal["platform-admin", "team-lead", "member", "auditor"] | None = None
+    queue: Word = None
+
+
 class AuditQuery(PageQuery):
     """Which lines of the audit log."""
 
     kind: Word = None
     object: Word = None
     actor: Word = None
+    since: AwareDatetime | None = None

@@ -105,6 +105,7 @@ _OPEN, _ANY = Rule(By.NOBODY), Rule(By.CALLER)
 ROUTES: Mapping[tuple[str, str], Rule] = {
     ("GET", "/healthz"): _OPEN,
     ("GET", "/readyz"): _OPEN,
+    ("GET", "/readyz/process"): _OPEN,
     ("GET", "/metrics"): _OPEN,
     ("GET", "/api/v1/whoami"): _ANY,
     ("GET", "/api/v1/schema/{kind}"): _ANY,

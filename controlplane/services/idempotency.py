@@ -7,7 +7,7 @@ come again. Keys are kept for a week (`workers.periodic`).
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from controlplane.core.facts.tenancy import Principal
 from controlplane.services.errors import Conflict, Invalid, Malformed
@@ -18,11 +18,20 @@ _KEY = re.compile(r"[A-Za-z0-9._:/+=-]{1,255}")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the caller is told; `is_replayed` where it was stored by an earlier request."""
+    """What the caller is told; `is_replayed` where it was stored by an earlier request.
+
+    `shown_once` replaces parts of the body in the first answer only, and is not stored: secrets.
+    """
 
     status: int
     body: Mapping[str, object]
     is_replayed: bool = False
+    shown_once: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def told(self) -> dict[str, object]:
+        """The body with what is shown this once."""
+        return {**self.body, **self.shown_once}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,40 +1,26 @@
 """Read models for callers: what they may see of Workloads, Queues, the fleet and the plane, in pages by key.
 
-Never writes. A cursor is opaque to callers: the key of the last item, bound to the list and filter it came from.
+Never writes. Cursors are `services.cursors`.
 """
 
-import base64
-import binascii
-import hashlib
-import json
 import uuid
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
 
 from controlplane.contract.rest.common import Page
 from controlplane.contract.rest.fleet import ClusterView, DeviceView, NodeView
 from controlplane.contract.rest.operations import AuditView, CycleView, RebalanceView
+from controlplane.contract.rest.people import BindingView, TokenSummary
 from controlplane.contract.rest.tenancy import QueueView
 from controlplane.contract.rest.workloads import WorkloadSummary, WorkloadView
-from controlplane.core.facts.queries import AuditFilter, FleetFilter, PageOf, Scope, WorkloadFilter
+from controlplane.core.facts.people import PeopleFilter
+from controlplane.core.facts.queries import AuditFilter, FleetFilter, Scope, WorkloadFilter
 from controlplane.core.facts.tenancy import Principal
 from controlplane.core.ids import WorkloadId
-from controlplane.services import authz
+from controlplane.services import authz, people
 from controlplane.services.authz import Action
-from controlplane.services.errors import Conflict, Malformed, NotFound
+from controlplane.services.cursors import Listing, Paging
+from controlplane.services.errors import Conflict, NotFound
 from controlplane.services.ports.unit_of_work import UnitOfWork
-
-LIMIT_MAX = 500
-Item = TypeVar("Item")
-
-
-@dataclass(frozen=True, slots=True)
-class Paging:
-    """How many items, and after which."""
-
-    limit: int = 100
-    cursor: str | None = None
 
 
 def scope_of(principal: Principal) -> Scope:
@@ -64,15 +50,11 @@ def workload_id(uow: UnitOfWork, principal: Principal, reference: str) -> Worklo
 
 def workloads(uow: UnitOfWork, principal: Principal, wanted: WorkloadFilter, paging: Paging) -> Page[WorkloadSummary]:
     """Youngest first."""
-    key = _key(paging, "workloads", wanted, 2)
-    after = None
-    if key is not None:
-        try:
-            after = datetime.fromisoformat(key[0]), str(uuid.UUID(key[1]))
-        except ValueError:
-            raise _bad_cursor() from None
-    found = uow.queries.workloads(scope_of(principal), wanted, after, paging.limit)
-    return _page(found, "workloads", wanted)
+    _known(uow, principal, wanted.queue, wanted.cluster)
+    listing = Listing(principal, "workloads", wanted, paging)
+    key = listing.key(2)
+    after = None if key is None else (datetime.fromisoformat(key[0]), key[1])
+    return listing.page(uow.queries.workloads(scope_of(principal), wanted, after, paging.limit))
 
 
 def workload(uow: UnitOfWork, principal: Principal, reference: str) -> WorkloadView:
@@ -125,19 +107,24 @@ def _without_others(uow: UnitOfWork, principal: Principal, views: list[ClusterVi
 def nodes(uow: UnitOfWork, principal: Principal, wanted: FleetFilter, paging: Paging) -> Page[NodeView]:
     """By id."""
     authz.require(principal, Action.CLUSTER_READ)
-    return _page(uow.queries.nodes(wanted, _after(paging, "nodes", wanted) or 0, paging.limit), "nodes", wanted)
+    _known(uow, principal, None, wanted.cluster)
+    listing = Listing(principal, "nodes", wanted, paging)
+    return listing.page(uow.queries.nodes(wanted, listing.number() or 0, paging.limit))
 
 
 def devices(uow: UnitOfWork, principal: Principal, wanted: FleetFilter, paging: Paging) -> Page[DeviceView]:
     """By id."""
     authz.require(principal, Action.CLUSTER_READ)
-    return _page(uow.queries.devices(wanted, _after(paging, "devices", wanted) or 0, paging.limit), "devices", wanted)
+    _known(uow, principal, None, wanted.cluster)
+    listing = Listing(principal, "devices", wanted, paging)
+    return listing.page(uow.queries.devices(wanted, listing.number() or 0, paging.limit))
 
 
 def cycles(uow: UnitOfWork, principal: Principal, pool: str | None, paging: Paging) -> Page[CycleView]:
     """Youngest first."""
     authz.require(principal, Action.PLANE_READ)
-    return _page(uow.queries.cycles(pool, _after(paging, "cycles", pool), paging.limit), "cycles", pool)
+    listing = Listing(principal, "cycles", pool, paging)
+    return listing.page(uow.queries.cycles(pool, listing.number(), paging.limit))
 
 
 def rebalance(uow: UnitOfWork, principal: Principal, pool: str) -> RebalanceView:
@@ -150,49 +137,36 @@ def rebalance(uow: UnitOfWork, principal: Principal, pool: str) -> RebalanceView
 
 
 def audit(uow: UnitOfWork, principal: Principal, wanted: AuditFilter, paging: Paging) -> Page[AuditView]:
-    """Youngest first."""
-    authz.require(principal, Action.AUDIT_READ)
-    return _page(uow.queries.audit(wanted, _after(paging, "audit", wanted), paging.limit), "audit", wanted)
+    """Youngest first; who watches a subtree sees the rows of its Workloads and Queues."""
+    paths = authz.paths_where(principal, Action.AUDIT_READ)
+    if paths == ():
+        authz.require(principal, Action.AUDIT_READ)
+    listing = Listing(principal, "audit", wanted, paging)
+    return listing.page(uow.queries.audit(Scope(paths), wanted, listing.number(), paging.limit))
 
 
-def _page(found: PageOf[Item], kind: str, wanted: object) -> Page[Item]:
-    following = None if found.last is None else _cursor(found.last, kind, wanted)
-    return Page(items=found.items, next=following)
+def tokens(uow: UnitOfWork, principal: Principal, wanted: PeopleFilter, paging: Paging) -> Page[TokenSummary]:
+    """One's own, those of one's subtree as a lead, all of them as whoever watches the plane."""
+    listing = Listing(principal, "tokens", wanted, paging)
+    return listing.page(uow.people.tokens(people.scope_of(principal), wanted, listing.number() or 0, paging.limit))
 
 
-def _after(paging: Paging, kind: str, wanted: object) -> int | None:
-    key = _key(paging, kind, wanted, 1)
-    if key is None:
-        return None
-    if not key[0].isascii() or not key[0].isdigit() or len(key[0]) > 18:
-        raise _bad_cursor()
-    return int(key[0])
+def bindings(uow: UnitOfWork, principal: Principal, wanted: PeopleFilter, paging: Paging) -> Page[BindingView]:
+    """One's own, those in one's subtree as a lead, all of them as whoever watches the plane."""
+    listing = Listing(principal, "bindings", wanted, paging)
+    return listing.page(uow.people.bindings(people.scope_of(principal), wanted, listing.number() or 0, paging.limit))
 
 
-def _cursor(key: tuple[str, ...], kind: str, wanted: object) -> str:
-    text = json.dumps([_binding(kind, wanted), *key], separators=(",", ":"))
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+def _known(uow: UnitOfWork, principal: Principal, queue: str | None, cluster: str | None) -> None:
+    """A filter that names nothing is a mistake and no empty list; raises NotFound."""
+    if queue is not None and (uow.tenancy.queue(queue) is None or not _touches(principal, queue)):
+        raise NotFound(f"there is no queue {queue[:100]}")
+    if cluster is not None and uow.fleet.cluster_named(cluster) is None:
+        raise NotFound(f"there is no cluster {cluster[:100]}")
 
 
-def _key(paging: Paging, kind: str, wanted: object, length: int) -> list[str] | None:
-    if paging.cursor is None:
-        return None
-    padded = paging.cursor + "=" * (-len(paging.cursor) % 4)
-    try:
-        parts = json.loads(base64.urlsafe_b64decode(padded.encode("ascii")))
-    except (ValueError, binascii.Error, RecursionError):
-        raise _bad_cursor() from None
-    if not isinstance(parts, list) or len(parts) != length + 1 or not all(isinstance(part, str) for part in parts):
-        raise _bad_cursor()
-    if parts[0] != _binding(kind, wanted):
-        raise _bad_cursor()
-    return parts[1:]
-
-
-def _binding(kind: str, wanted: object) -> str:
-    """No secret: what a caller may see is asked again at every page, so a forged cursor shows nothing new."""
-    return hashlib.sha256(f"{kind} {wanted!r}".encode()).hexdigest()[:16]
-
-
-def _bad_cursor() -> Malformed:
-    return Malformed("this cursor is not from this list and filter", slug="invalid-cursor")
+def _touches(principal: Principal, path: str) -> bool:
+    """Whether it sees the Queue, or one below it: whose own Queue is research/nlp may well ask for research."""
+    return authz.sees(principal, path) or any(
+        each.queue_path is not None and each.queue_path.startswith(f"{path}/") for each in principal.bindings
+    )

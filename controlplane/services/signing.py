@@ -4,6 +4,8 @@ The plane's own key signs batches of directives; it is made once, in a file that
 plane knows public keys alone. Which key may sign what is decided by `enrolment` and by the agents' listener.
 """
 
+import hashlib
+import hmac
 import json
 import os
 import secrets
@@ -38,6 +40,11 @@ class Signer:
     def __init__(self, key: ECKey) -> None:
         self._key = key
         self.thumbprint = key.thumbprint()
+
+    def derived(self, purpose: str) -> bytes:
+        """A secret of 32 bytes for something else, the same in every process that has this key."""
+        private = str(self._key.as_dict(private=True)["d"])
+        return hmac.digest(private.encode(), f"muster {purpose}".encode(), hashlib.sha256)
 
     def public_keys(self) -> list[dict[str, str]]:
         """The JWKs by which agents know our directives."""

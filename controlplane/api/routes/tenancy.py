@@ -1,4 +1,4 @@
-"""/api/v1/queues, /api/v1/tokens, /api/v1/whoami: the quota tree, and who may do what."""
+"""/api/v1/queues: the quota tree."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -9,25 +9,14 @@ from controlplane.api.bodies import SentBody
 from controlplane.api.openapi import takes
 from controlplane.api.preconditions import Demanded, Stated, mark
 from controlplane.contract.rest.common import Page
-from controlplane.contract.rest.people import TokenCreate, TokenView, WhoAmI
 from controlplane.contract.rest.tenancy import QueueMove, QueueView
-from controlplane.services import applying, queries, stored_documents, tokens
+from controlplane.services import applying, queries, stored_documents
 from controlplane.services import queues as queue_edits
 from controlplane.services.authz import Caller
 from controlplane.services.ports.unit_of_work import UnitOfWork, run
 from controlplane.services.validation import parsed
 
 router = APIRouter(prefix="/api/v1", tags=["tenancy"])
-
-
-@router.get("/whoami")
-def who_am_i(caller: Calling) -> WhoAmI:
-    """Who the caller is to the plane."""
-    principal = caller.principal
-    roles = [
-        each.role if each.queue_path is None else f"{each.role} of {each.queue_path}" for each in principal.bindings
-    ]
-    return WhoAmI(principal=principal.name, kind=principal.kind, roles=roles)
 
 
 @router.get("/queues")
@@ -62,19 +51,6 @@ def show_queue(request: Request, path: str, caller: Calling, response: Response)
 def delete_queue(request: Request, path: str, caller: Calling, expected: Demanded) -> None:
     """Take a Queue without live work and without Queues below it out of the tree."""
     run(container_of(request).uow_factory, lambda uow: applying.delete(uow, caller, "Queue", path, expected))
-
-
-@router.post("/tokens", status_code=201, openapi_extra=takes(TokenCreate))
-def create_token(request: Request, caller: Calling, body: SentBody) -> TokenView:
-    """A bearer token for a person or service, who gets the role; its text is shown this once."""
-    wanted = parsed(TypeAdapter(TokenCreate), body.one)
-    return run(container_of(request).uow_factory, lambda uow: tokens.create(uow, caller, wanted))
-
-
-@router.delete("/tokens/{number}", status_code=204)
-def revoke_token(request: Request, number: int, caller: Calling) -> None:
-    """End a token at once."""
-    run(container_of(request).uow_factory, lambda uow: tokens.revoke(uow, caller, number))
 
 
 def _shown(uow: UnitOfWork, caller: Caller, path: str, response: Response) -> QueueView:

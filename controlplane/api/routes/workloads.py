@@ -102,7 +102,7 @@ def replayable(answer: Answer, headers: Mapping[str, str] | None = None) -> Resp
     told = dict(headers or {})
     if answer.is_replayed:
         told["Idempotent-Replayed"] = "true"
-    return JSONResponse(dict(answer.body), answer.status, told)
+    return JSONResponse(answer.told, answer.status, told)
 
 
 def _states(text: str | None) -> tuple[str, ...]:

@@ -47,13 +47,14 @@ class TokenSummary(RestModel):
     scopes: list[str]
     within: str | None = None
     created_at: Moment
+    created_by: str = ""
     expires_at: Moment | None = None
     revoked_at: Moment | None = None
     last_used_on: str | None = None  # a day by the plane's clock, in UTC; written once per day
 
 
 class TokenView(RestModel):
-    """A fresh token; its text is shown this once."""
+    """A fresh token; its text is shown this once, and empty where a repeated request is answered."""
 
     id: int
     principal: str

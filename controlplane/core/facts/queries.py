@@ -47,6 +47,7 @@ class AuditFilter:
     object_kind: str | None = None
     object_id: str | None = None
     actor: str | None = None
+    since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

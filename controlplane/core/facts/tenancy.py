@@ -4,7 +4,7 @@ What a planner needs of a Queue is `core.tenancy`; here stands what services nee
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from enum import StrEnum
 
@@ -71,6 +71,7 @@ class Principal:
     bindings: tuple[Binding, ...] = ()
     scopes: frozenset[TokenScope] = EVERY_SCOPE  # of the token that it calls with
     token: "TokenFact | None" = None
+    page_key: bytes = field(default=b"", repr=False, compare=False)  # signs the cursors of lists that it asks for
 
     @property
     def actor(self) -> str:
@@ -126,7 +127,6 @@ class NewQueue:
     namespace: str
     labels: Mapping[str, str]
     spec: Mapping[str, object]
-
     quotas: tuple[Quota, ...] = ()
 
 
@@ -137,6 +137,7 @@ class Use:
     workloads: int = 0
     held: int = 0
     clusters: tuple[str, ...] = ()
+
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:

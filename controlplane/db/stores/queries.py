@@ -38,7 +38,7 @@ from controlplane.core.ids import FlavorName, PoolId, QueueId, WorkloadId
 from controlplane.core.lifecycle import WorkloadState
 from controlplane.core.quota import AccountRow, QuotaTree
 from controlplane.core.reasons import Reason, ReasonCode, reason
-from controlplane.db.stores import queries_fleet
+from controlplane.db.stores import queries_audit, queries_fleet
 from controlplane.db.stores import queries_sql as sql
 
 Line = Row[Any]
@@ -185,15 +185,9 @@ class QueryStore:
         row = self._session.execute(sql.REBALANCE, {"pool": pool}).one_or_none()
         return None if row is None else RebalanceView(pool=row.pool, at=row.at, report=row.report)
 
-    def audit(self, wanted: AuditFilter, before: int | None, limit: int) -> PageOf[AuditView]:
-        """Youngest first."""
-        given = {
-            "object_kind": wanted.object_kind, "object_id": wanted.object_id, "actor": wanted.actor,
-            "before": before, "limit": limit + 1,
-        }  # fmt: skip
-        rows = self._session.execute(sql.AUDIT, given).all()
-        items = [_audit(row) for row in rows[:limit]]
-        return PageOf(items, (str(items[-1].id),) if len(rows) > limit else None)
+    def audit(self, scope: Scope, wanted: AuditFilter, before: int | None, limit: int) -> PageOf[AuditView]:
+        """Youngest first; of a scope with paths, what belongs to the Queues there."""
+        return queries_audit.audit(self._session, scope, wanted, before, limit)
 
     def heartbeats(self) -> Sequence[Heartbeat]:
         """When each process of the plane last made progress."""
@@ -314,19 +308,4 @@ def _quota(row: Line, quota: Line | None, tree: QuotaTree) -> QuotaView:
         pending=row.pending,
         running=row.posted,
         borrowed=max(0, used - row.subtree),
-    )
-
-
-def _audit(row: Line) -> AuditView:
-    return AuditView(
-        id=row.id,
-        at=row.at,
-        actor=row.actor,
-        action=row.action,
-        object_kind=row.object_kind,
-        object_id=row.object_id,
-        state_from=row.state_from,
-        state_to=row.state_to,
-        request_id=row.request_id,
-        facts=row.facts,
     )

@@ -123,14 +123,6 @@ REBALANCE = text("""
     FROM rebalance_report JOIN pool ON pool.id = rebalance_report.pool_id
     WHERE pool.name = :pool ORDER BY rebalance_report.at DESC LIMIT 1""")
 
-AUDIT = text("""
-    SELECT * FROM audit
-    WHERE (CAST(:object_kind AS text) IS NULL OR object_kind = :object_kind)
-        AND (CAST(:object_id AS text) IS NULL OR object_id = :object_id)
-        AND (CAST(:actor AS text) IS NULL OR actor = :actor)
-        AND (CAST(:before AS bigint) IS NULL OR id < :before)
-    ORDER BY id DESC LIMIT :limit""")
-
 HEARTBEATS = text("""
     SELECT name, kind, CAST(extract(epoch FROM CAST(:now AS timestamptz) - at) AS bigint) AS age
     FROM process_heartbeat ORDER BY name""")

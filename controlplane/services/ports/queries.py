@@ -58,8 +58,8 @@ class QueryStore(Protocol):
     def rebalance(self, pool: str) -> RebalanceView | None:
         """The latest report of the Pool."""
 
-    def audit(self, wanted: AuditFilter, before: int | None, limit: int) -> PageOf[AuditView]:
-        """Youngest first."""
+    def audit(self, scope: Scope, wanted: AuditFilter, before: int | None, limit: int) -> PageOf[AuditView]:
+        """Youngest first; of a scope with paths, what belongs to the Queues there."""
 
     def heartbeats(self) -> Sequence[Heartbeat]:
         """When each process of the plane last made progress."""
