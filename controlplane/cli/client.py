@@ -156,8 +156,8 @@ class Client:
         return self._ask("POST", path, content=raw, headers=headers, tries=TRIES_MAX)
 
     def delete(self, path: str) -> None:
-        """The end of something."""
-        self._ask("DELETE", path)
+        """The end of something, whatever stands there now."""
+        self._ask("DELETE", path, headers={"If-Match": "*"})
 
     def _ask(self, method: str, path: str, tries: int = 1, **given: Any) -> Json:  # noqa: ANN401 - httpx's own
         for left in reversed(range(tries)):
