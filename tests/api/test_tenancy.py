@@ -10,6 +10,7 @@ from tests.api.bodies import QUEUES, YAML, job, workload
 from tests.support.api import Api
 
 H100 = "nvidia-h100-80gb"
+STANDS = {"If-Match": "*"}
 
 
 def queue(path: str, **spec: object) -> dict[str, object]:
@@ -31,7 +32,7 @@ def test_a_tree_is_applied_whatever_the_order_of_its_documents(admin: httpx.Clie
     assert (names[0], sorted(names)) == ("research", ["research", "research/nlp", "research/vision"])
     assert {each["result"] for each in answer.json()["applied"]} == {"created"}
     again = applied(admin, *reversed_).json()["applied"]
-    assert {each["result"] for each in again} == {"changed"}
+    assert {each["result"] for each in again} == {"unchanged"}
 
 
 def test_a_queue_shows_its_quota_and_what_it_could_ever_use(tree: httpx.Client) -> None:
@@ -72,11 +73,11 @@ def test_what_has_live_work_neither_moves_nor_goes_nor_becomes_a_parent(tree: ht
     assert tree.post("/api/v1/workloads", json=workload()).status_code == 201
     assert slug(tree.post("/api/v1/queues/research/nlp/move", json={"path": "nlp"})) == (409, "queue-in-use")
     assert slug(tree.post("/api/v1/queues/research/move", json={"path": "r"})) == (409, "queue-in-use")
-    assert slug(tree.delete("/api/v1/queues/research/nlp")) == (409, "queue-in-use")
-    assert slug(tree.delete("/api/v1/queues/research")) == (409, "queue-in-use")
+    assert slug(tree.delete("/api/v1/queues/research/nlp", headers=STANDS)) == (409, "queue-in-use")
+    assert slug(tree.delete("/api/v1/queues/research", headers=STANDS)) == (409, "queue-in-use")
     assert slug(applied(tree, queue("research/nlp/below"))) == (409, "queue-in-use")
     tree.post("/api/v1/workloads/llama/cancel")
-    assert tree.delete("/api/v1/queues/research/nlp").status_code == 204
+    assert tree.delete("/api/v1/queues/research/nlp", headers=STANDS).status_code == 204
     assert slug(tree.get("/api/v1/queues/research/nlp")) == (404, "not-found")
     assert applied(tree, queue("research/nlp", namespace="nlp")).json()["applied"][0]["result"] == "created"
 
@@ -132,7 +133,7 @@ def test_pools_policies_clusters_and_work_are_applied_together(tree: httpx.Clien
     results = {(each["kind"], each["name"]): each["result"] for each in answer.json()["applied"]}
     assert results == {
         ("Pool", "big"): "created",
-        ("Policy", "big"): "changed",
+        ("Policy", "big"): "created",
         ("Cluster", "eu-west"): "created",
         ("Flavor", "nvidia-a100-40gb-mig-1g.5gb"): "unchanged",
         ("Workload", "resnet"): "submitted",
@@ -156,7 +157,7 @@ def test_a_policy_that_says_nothing_new_is_no_new_version(tree: httpx.Client) ->
         "apiVersion": "muster.dev/v1", "kind": "Policy", "metadata": {"name": "default"}, "spec": {"backoffSeconds": 5},
     }  # fmt: skip
     first, second = (applied(tree, policy).json()["applied"][0] for _ in range(2))
-    assert (first["result"], second["result"]) == ("changed", "unchanged")
+    assert (first["result"], second["result"]) == ("created", "unchanged")
     assert first["id"] == second["id"]
 
 
