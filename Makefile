@@ -16,7 +16,7 @@ BIN := .venv/bin
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate
 # Where tests and tools look for Python sources.
-SOURCES := $(wildcard controlplane agents migrations tests requirements)
+SOURCES := $(wildcard controlplane agents migrations tests requirements helm)
 
 .PHONY: help demo test up lint bench lock openapi fmt environment tools clean
 
@@ -43,6 +43,12 @@ bench: environment  ## figures against their targets, into build/bench.json; FIG
 
 openapi: environment  ## write the OpenAPI documents anew; RELEASE=--release also as those of the last release
 	@$(BIN)/python -m tests.contract.documents $(RELEASE)
+
+compose-check: environment  ## build the images, bring docker-compose.yml up, send a gang through it, take it down
+	@$(BIN)/python -m tests.compose.check
+
+chart-docs: environment  ## write the table of values into each chart's README, from values.yaml
+	@$(BIN)/python helm/values_table.py
 
 fmt: environment  ## put the source into the one accepted form
 	@$(BIN)/ruff check --quiet --fix $(SOURCES); $(BIN)/ruff format $(SOURCES)
