@@ -18,6 +18,7 @@ from pydantic.json_schema import models_json_schema
 
 from controlplane.api.auth import caller_of
 from controlplane.api.bodies import JSON, YAML, body_of
+from controlplane.api.preconditions import demanded
 from controlplane.api.problems import MEDIA_TYPE, TITLES
 from controlplane.contract.agent.enrolment import AUTH_SCHEME
 from controlplane.contract.rest.common import Problem
@@ -100,13 +101,14 @@ def _operations(document: Schema, routes: Sequence[APIRoute]) -> Iterator[tuple[
 def _refusals(route: APIRoute, operation: Schema) -> frozenset[int]:
     """How a route with these traits may refuse."""
     wants_token = _needs(route.dependant, caller_of)
-    headers = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "header"}
+    headers = {each["name"].lower() for each in operation.get("parameters", ()) if each["in"] == "header"}
     traits = (
         (True, {400}),
         (wants_token, {401, 403, 404, 429, 503}),
         (wants_token and bool(_CHANGING.intersection(route.methods or ())), {409, 422}),
         ("requestBody" in operation, {408, 413, 415, 422}),
-        ("If-Match" in headers, {412, 428}),
+        ("if-match" in headers, {412}),
+        (_needs(route.dependant, demanded), {428}),
         (route.path.startswith("/agent/"), {401, 403, 409, 426, 429, 503}),
     )
     return frozenset(status for has_it, statuses in traits if has_it for status in statuses)

@@ -8,8 +8,10 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from controlplane.api.auth import container_of
+from controlplane.contract.rest.operations import Readiness
 from controlplane.services import health
 
+UNREADY: dict[int | str, dict[str, object]] = {503: {"model": Readiness, "description": "What is not well, by part"}}
 alive = APIRouter(tags=["health"])
 router = APIRouter(tags=["health"])
 
@@ -20,14 +22,14 @@ def healthz() -> str:
     return "ok"
 
 
-@alive.get("/readyz/process")
+@alive.get("/readyz/process", response_model=Readiness, responses=UNREADY)
 def readyz_process(request: Request) -> Response:
     """This process can serve: the database answers and has the schema. Else 503. What a load balancer asks."""
     found = health.can_serve(container_of(request).probes())
     return JSONResponse(found.model_dump(mode="json", by_alias=True), 200 if found.ready else 503)
 
 
-@router.get("/readyz")
+@router.get("/readyz", response_model=Readiness, responses=UNREADY)
 def readyz(request: Request) -> Response:
     """The whole path works: database, schema, Redis, a worker and a planner that make progress. Else 503."""
     container = container_of(request)

@@ -1,0 +1,97 @@
+"""Cases for every operation of an OpenAPI document: what it allows, and what it does not, the same in each run."""
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from copy import deepcopy
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.errors import Unsatisfiable
+
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "8"))
+"""Cases of each sort per operation; a search for trouble takes more: `FUZZ_EXAMPLES=500`."""
+STEADY = settings(
+    max_examples=EXAMPLES,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+"""The same cases each time. No shrinking: what is asked has been done by then, and is done again otherwise."""
+
+Case = Any  # schemathesis types its cases by what the document says
+
+
+def cases_of(operation: Any, check: Callable[[Case], None], seed_values: Mapping[str, str]) -> None:  # noqa: ANN401
+    """Call `check` with cases that the operation's schema allows, then with cases that it forbids.
+
+    Every other case names things that exist, by `seed_values` (path parameter: value), so that not all end at a 404.
+    """
+    from schemathesis import GenerationMode  # noqa: PLC0415 - a second, which only whoever runs this shall wait
+
+    for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
+
+        @STEADY
+        @given(case=operation.as_strategy(generation_mode=mode), is_real=st.booleans())
+        def ask(case: Case, is_real: bool) -> None:
+            if is_real:
+                for name in case.path_parameters:
+                    case.path_parameters[name] = seed_values.get(name, case.path_parameters[name])
+            check(case)
+
+        with suppress(Unsatisfiable):  # nothing can be wrong where nothing can be said
+            ask()
+
+
+JUNK = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=40),
+    st.sampled_from(
+        ["", "\x00", "\ud800", "..", "%2e%2e", "a" * 2_000, "-1", "1e3", "2Ti", "12h", "default", "/", "*"]
+    ),
+    st.lists(st.integers(), max_size=3),
+    st.dictionaries(st.text(max_size=8), st.integers(), max_size=3),
+)
+
+
+@st.composite
+def spoilt(draw: st.DrawFn, sound: list[Any]) -> bytes:
+    """JSON of one of these values with something else in one to three of its places, a part gone, or one more."""
+    value = deepcopy(draw(st.sampled_from(sound)))
+    for _ in range(draw(st.integers(1, 3))):
+        holder, key = draw(st.sampled_from(_places(value)))
+        deed = draw(st.sampled_from(("replace", "replace", "remove", "add", "repeat")))
+        if deed == "replace" or not isinstance(holder, (dict, list)):
+            holder[key] = draw(JUNK)
+        elif deed == "remove":
+            del holder[key]
+        elif isinstance(holder, dict):
+            holder[draw(st.text(max_size=12))] = draw(JUNK)
+        else:
+            holder.extend([deepcopy(holder[key])] * draw(st.integers(1, 3)))
+    return json.dumps(value).encode()
+
+
+def _places(value: Any) -> list[tuple[Any, Any]]:  # noqa: ANN401
+    """Every (container, key) in it; the value itself stands in a list, so there is always one."""
+    found: list[tuple[Any, Any]] = []
+    stack: list[Any] = [value]
+    while stack:
+        each = stack.pop()
+        keys = list(each) if isinstance(each, dict) else list(range(len(each))) if isinstance(each, list) else []
+        found.extend((each, key) for key in keys)
+        stack.extend(each[key] for key in keys)
+    return found or [([value], 0)]
+
+
+def label_of(method: str, path: str) -> str:
+    """How schemathesis names an operation of a route."""
+    return f"{method} {re.sub(r':[a-z]+}', '}', path)}"
