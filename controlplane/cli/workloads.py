@@ -184,3 +184,8 @@ def _describe_attempt(attempt: Json) -> None:
         for node in placement["nodes"]:
             states = ", ".join(f"{count} {state}" for state, count in node["states"].items())
             print(f"    {node['node']}: {node['pods']} pods, {node['devices']} {node['flavor']} ({states})")
+    for each in attempt["words"]:
+        code = "" if each["exitCode"] is None else f", exit code {each['exitCode']}"
+        print(f"  Rank {each['rank']} on {each['node'] or '?'} ({each['state']}{code}) said last:")
+        for line in render.clean(each["text"]).splitlines():
+            print(f"    | {line}")

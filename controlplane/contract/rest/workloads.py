@@ -222,8 +222,20 @@ class PlacementView(RestModel):
     nodes: list[NodeUse] = Field(default_factory=list)
 
 
+class PodWords(RestModel):
+    """What a pod's program said last (at most 1 KiB), or what its cluster says of one that waits."""
+
+    pod_set: str
+    index: int
+    rank: int
+    node: str = ""
+    state: str
+    exit_code: int | None = None
+    text: str
+
+
 class AttemptView(RestModel):
-    """One try, with when each step of it came."""
+    """One try, with when each step of it came. `words`: of at most eight pods of each of the last three tries."""
 
     attempt: int
     state: str
@@ -238,6 +250,7 @@ class AttemptView(RestModel):
     failed_at: Moment | None = None
     ended_at: Moment | None = None
     placements: list[PlacementView] = Field(default_factory=list)
+    words: list[PodWords] = Field(default_factory=list)
 
 
 class WorkloadSummary(RestModel):

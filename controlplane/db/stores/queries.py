@@ -22,6 +22,7 @@ from controlplane.contract.rest.workloads import (
     NodeUse,
     PlacementView,
     PodSetView,
+    PodWords,
     WorkloadSummary,
     WorkloadView,
 )
@@ -202,8 +203,11 @@ class QueryStore:
             placements[row.attempt].append(
                 PlacementView(cluster=row.cluster, state=row.state, message=row.message, nodes=_node_uses(mine))
             )
+        words: dict[int, list[PodWords]] = defaultdict(list)
+        for row in self._session.execute(sql.POD_WORDS, {"id": workload, "attempt": last}):
+            words[row.attempt].append(_pod_words(row))
         attempts = self._session.execute(sql.ATTEMPTS, {"id": workload})
-        return [_attempt(row, placements[row.attempt]) for row in attempts]
+        return [_attempt(row, placements[row.attempt], words[row.attempt]) for row in attempts]
 
 
 def _paths(scope: Scope) -> list[str] | None:
@@ -246,7 +250,19 @@ def _pod_set(row: Line) -> PodSetView:
     )
 
 
-def _attempt(row: Line, placements: list[PlacementView]) -> AttemptView:
+def _pod_words(row: Line) -> PodWords:
+    return PodWords(
+        pod_set=row.pod_set,
+        index=row.pod_index,
+        rank=row.rank,
+        node=row.node,
+        state=row.state,
+        exit_code=row.exit_code,
+        text=row.message,
+    )
+
+
+def _attempt(row: Line, placements: list[PlacementView], words: list[PodWords]) -> AttemptView:
     return AttemptView(
         attempt=row.attempt,
         state=row.state,
@@ -261,6 +277,7 @@ def _attempt(row: Line, placements: list[PlacementView]) -> AttemptView:
         failed_at=row.failed_at,
         ended_at=row.ended_at,
         placements=placements,
+        words=words,
     )
 
 

@@ -59,6 +59,18 @@ NODE_USE = text("""
     GROUP BY pod.attempt, cluster.name, node.name, pod.flavor, pod.state
     ORDER BY cluster.name, node.name, pod.flavor, pod.state""")
 
+# Who waits and who ended badly speak first: why is asked of them. Of a few tries, and of a few pods of each.
+POD_WORDS = text("""
+    SELECT attempt, pod_set, pod_index, rank, node, state, exit_code, message
+    FROM (SELECT pod.attempt, pod.pod_set, pod.index AS pod_index, pod.rank, coalesce(node.name, '') AS node, pod.state,
+                 pod.exit_code, pod.message,
+                 row_number() OVER (PARTITION BY pod.attempt
+                     ORDER BY coalesce(pod.exit_code, 1) = 0, pod.finished_at NULLS FIRST, pod.rank) AS place
+          FROM pod LEFT JOIN node ON node.id = pod.node_id
+          WHERE pod.workload_id = CAST(:id AS uuid) AND pod.attempt > :attempt - 3
+              AND pod.message NOT IN ('', 'Completed')) AS said
+    WHERE place <= 8 ORDER BY attempt, place""")
+
 QUEUES = text(f"""
     SELECT queue.id, queue.path, queue.parent_id, queue.weight, queue.namespace, queue.labels, queue.version,
            (SELECT count(*) FROM workload WHERE queue_id = queue.id AND state = 'pending') AS waiting,
