@@ -13,7 +13,7 @@ from controlplane.api.auth import Door
 from controlplane.api.edge import Edge
 from controlplane.api.openapi import describe
 from controlplane.api.problems import TABLE, on_http, on_known, on_parameters
-from controlplane.api.routes import documents, fleet, health, operations, people, tenancy, workloads
+from controlplane.api.routes import cordons, documents, fleet, health, operations, people, tenancy, workloads
 from controlplane.api.routes.agents import AgentDoor, agent_router
 from controlplane.bootstrap import Container
 
@@ -24,6 +24,7 @@ ROUTERS: Sequence[APIRouter] = (
     people.router,
     documents.router,
     fleet.router,
+    cordons.router,
     operations.router,
     health.alive,
     health.router,

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from fastapi import Header
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from controlplane.contract.rest.cordons import WorkChoice
 from controlplane.services.cursors import LIMIT_MAX, Paging
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
@@ -51,6 +52,14 @@ class DeviceQuery(FleetQuery):
     """Which devices."""
 
     health: Word = None
+
+
+class RemovalQuery(BaseModel):
+    """What becomes of the work in a cluster that is removed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    work: WorkChoice = "refuse"
 
 
 class CycleQuery(PageQuery):

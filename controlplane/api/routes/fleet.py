@@ -3,12 +3,15 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
 from pydantic import TypeAdapter
 
 from controlplane.api.auth import Calling, container_of
 from controlplane.api.bodies import SentBody
 from controlplane.api.openapi import takes
-from controlplane.api.parameters import DeviceQuery, FleetQuery
+from controlplane.api.parameters import IDEMPOTENCY_KEY, DeviceQuery, FleetQuery, IdempotencyKey
+from controlplane.api.preconditions import mark
+from controlplane.api.routes.workloads import replayable
 from controlplane.contract.rest.common import Page
 from controlplane.contract.rest.fleet import (
     ClusterCreate,
@@ -21,27 +24,32 @@ from controlplane.contract.rest.fleet import (
 )
 from controlplane.core.facts.queries import FleetFilter
 from controlplane.core.ids import ClusterId, NodeId
-from controlplane.services import cluster_documents, cordons, enrolment, queries
+from controlplane.services import cluster_documents, cordons, enrolment, fleet_queries, queries
 from controlplane.services.attempt_batch import By
 from controlplane.services.authz import Action, Caller, require
 from controlplane.services.errors import NotFound
+from controlplane.services.idempotency import Answer, carry_out, once
 from controlplane.services.ports.unit_of_work import UnitOfWork, run
 from controlplane.services.validation import parsed
 
 router = APIRouter(prefix="/api/v1", tags=["fleet"])
 
 
-@router.post("/clusters", status_code=201, openapi_extra=takes(ClusterCreate))
-def create_cluster(request: Request, caller: Calling, body: SentBody) -> EnrolmentTokenView:
-    """Make a Cluster, and the one-time token with which its agent enrols; the token is shown this once."""
+@router.post("/clusters", status_code=201, response_model=EnrolmentTokenView, openapi_extra=takes(ClusterCreate))
+def create_cluster(request: Request, caller: Calling, body: SentBody, _key: IdempotencyKey = None) -> Response:
+    """Make a Cluster, and the one-time token with which its agent enrols; the token is shown this once.
+
+    A repeated request (the same `Idempotency-Key`) is answered without the token.
+    """
     wanted = parsed(TypeAdapter(ClusterCreate), body.one)
     asked = EnrolmentTokenCreate(token_valid=wanted.token_valid, auto_accept=wanted.auto_accept)
 
-    def work(uow: UnitOfWork) -> EnrolmentTokenView:
+    def work(uow: UnitOfWork) -> Answer:
         cluster = cluster_documents.create_cluster(uow, caller, wanted)
         return _token(uow, caller, request, cluster, wanted.name, asked)
 
-    return run(container_of(request).uow_factory, work)
+    key = once(caller.principal, request.headers.get(IDEMPOTENCY_KEY), b"cluster", body.raw)
+    return replayable(carry_out(container_of(request).uow_factory, key, work))
 
 
 @router.get("/clusters")
@@ -52,21 +60,29 @@ def list_clusters(request: Request, caller: Calling) -> Page[ClusterView]:
 
 
 @router.get("/clusters/{name}")
-def show_cluster(request: Request, name: str, caller: Calling) -> ClusterView:
+def show_cluster(request: Request, name: str, caller: Calling, response: Response) -> ClusterView:
     """One Cluster: its state, what it owns and what is free."""
     with container_of(request).uow_factory() as uow:
-        return queries.cluster(uow, caller.principal, name)
+        view, tag = fleet_queries.cluster(uow, caller.principal, name)
+    mark(response, tag)
+    return view
 
 
-@router.post("/clusters/{name}/enrolment-tokens", status_code=201, openapi_extra=takes(EnrolmentTokenCreate))
-def issue_token(request: Request, name: str, caller: Calling, body: SentBody) -> EnrolmentTokenView:
-    """Another one-time token for a Cluster that is there."""
+@router.post(
+    "/clusters/{name}/enrolment-tokens",
+    status_code=201,
+    response_model=EnrolmentTokenView,
+    openapi_extra=takes(EnrolmentTokenCreate),
+)
+def issue_token(request: Request, name: str, caller: Calling, body: SentBody, _key: IdempotencyKey = None) -> Response:
+    """Another one-time token for a Cluster that is there; a repeated request is answered without it."""
     asked = parsed(TypeAdapter(EnrolmentTokenCreate), body.one)
 
-    def work(uow: UnitOfWork) -> EnrolmentTokenView:
+    def work(uow: UnitOfWork) -> Answer:
         return _token(uow, caller, request, _cluster(uow, caller, name), name, asked)
 
-    return run(container_of(request).uow_factory, work)
+    key = once(caller.principal, request.headers.get(IDEMPOTENCY_KEY), b"enrolment", name.encode(), body.raw)
+    return replayable(carry_out(container_of(request).uow_factory, key, work))
 
 
 @router.post("/clusters/{name}/accept")
@@ -99,9 +115,9 @@ def list_nodes(request: Request, caller: Calling, asked: Annotated[FleetQuery, Q
         return queries.nodes(uow, caller.principal, wanted, asked.paging)
 
 
-@router.post("/nodes/{number}/cordon", status_code=204, openapi_extra=takes(Cordon))
+@router.post("/nodes/{number}/cordon", status_code=204, openapi_extra=takes(Cordon), deprecated=True)
 def cordon_node(request: Request, number: int, caller: Calling, body: SentBody) -> None:
-    """Take a node out of planning for a reason; an empty reason puts it back. What runs there runs on."""
+    """The same as by name, without an end; an empty reason puts it back."""
     require(caller.principal, Action.CLUSTER_WRITE)
     wanted = parsed(TypeAdapter(Cordon), body.one)
     wish = cordons.Wish(wanted.reason) if wanted.reason else None
@@ -127,7 +143,7 @@ def _cluster(uow: UnitOfWork, caller: Caller, name: str) -> ClusterId:
 
 def _token(
     uow: UnitOfWork, caller: Caller, request: Request, cluster: ClusterId, name: str, asked: EnrolmentTokenCreate
-) -> EnrolmentTokenView:
+) -> Answer:
     issued = enrolment.issue_token(
         uow,
         cluster,
@@ -136,10 +152,11 @@ def _token(
         auto_accept=asked.auto_accept,
         request_id=caller.request_id,
     )
-    return EnrolmentTokenView(
+    told = EnrolmentTokenView(
         cluster=name,
-        token=issued.token,
+        token="",
         expires_at=issued.expires_at,
         auto_accept=asked.auto_accept,
         agent_url=container_of(request).settings.agent_audience(),
     )
+    return Answer(201, told.model_dump(mode="json", by_alias=True), shown_once={"token": issued.token})
