@@ -176,6 +176,7 @@ def _gang(token: str) -> loads.Ask:
 
 def _add_workloads(plane: Plane) -> None:
     with plane.engine.begin() as connection:
+        connection.execute(text("SET LOCAL statement_timeout = 0"))
         connection.execute(
             text("""
                 INSERT INTO workload (id, name, queue_id, pool_id, owner, priority, state, kind, spec, shape,

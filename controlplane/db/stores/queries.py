@@ -4,7 +4,6 @@ Fulfils `services.ports.queries` together with `queries_fleet`. A view that look
 one transaction of READ COMMITTED, so two of its numbers may be a moment apart; the ledger's own never are.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -31,6 +30,7 @@ from controlplane.core.facts.queries import (
     FleetFilter,
     Heartbeat,
     PageOf,
+    PodWordsFact,
     Scope,
     WaitingFact,
     WorkloadFilter,
@@ -41,6 +41,7 @@ from controlplane.core.quota import AccountRow, QuotaTree
 from controlplane.core.reasons import Reason, ReasonCode, reason
 from controlplane.db.stores import queries_audit, queries_fleet
 from controlplane.db.stores import queries_sql as sql
+from controlplane.db.stores import queries_workloads as pages
 
 Line = Row[Any]
 
@@ -57,15 +58,13 @@ class QueryStore:
         self, scope: Scope, wanted: WorkloadFilter, after: tuple[datetime, str] | None, limit: int
     ) -> PageOf[WorkloadSummary]:
         """Youngest first."""
-        rows = self._session.execute(
-            sql.WORKLOADS,
-            {
-                "paths": _paths(scope), "queue": wanted.queue, "states": list(wanted.states) or None,
-                "owner": wanted.owner, "name": wanted.name, "cluster": wanted.cluster,
-                "labels": json.dumps(dict(wanted.labels)) if wanted.labels else None,
-                "after_at": after[0] if after else None, "after_id": after[1] if after else None, "limit": limit + 1,
-            },
-        ).all()  # fmt: skip
+        bounds = pages.sight(scope, wanted)
+        given = pages.conditions(wanted, after) | {"limit": limit + 1}
+        queues = list(self._session.execute(pages.queues_in_sight(bounds), bounds).scalars())
+        if len(queues) <= pages.QUEUES_IN_SIGHT_MAX:
+            rows = self._session.execute(pages.of_few(given), given | {"queues": queues}).all()
+        else:
+            rows = self._session.execute(pages.of_many(bounds, given), given | bounds).all()
         last = rows[limit - 1] if len(rows) > limit else None
         key = None if last is None else (last.submitted_at.isoformat(), str(last.id))
         return PageOf([_summary(row) for row in rows[:limit]], key)
@@ -109,6 +108,7 @@ class QueryStore:
         number = 0 if attempt is None else attempt.attempt
         placements = self._session.execute(sql.PLACEMENTS, {"id": workload})
         sizes = self._session.execute(sql.POD_SETS, {"id": workload}).all()
+        words = self._session.execute(sql.POD_WORDS, {"id": workload, "attempt": number})
         return WaitingFact(
             id=WorkloadId(str(row.id)),
             name=row.name,
@@ -126,6 +126,11 @@ class QueryStore:
             state_changed_at=row.state_changed_at,
             pods=sum(each.replicas for each in sizes),
             devices=sum(each.replicas * each.devices for each in sizes),
+            words=tuple(
+                PodWordsFact(each.rank, each.node, each.state, each.message)
+                for each in words
+                if each.attempt == number
+            ),
         )
 
     def named(self, scope: Scope, name: str) -> Sequence[WorkloadId]:

@@ -7,29 +7,6 @@ IN_SCOPE = """(CAST(:paths AS text[]) IS NULL OR EXISTS (
     SELECT FROM unnest(CAST(:paths AS text[])) AS seen (path)
     WHERE queue.path = seen.path OR starts_with(queue.path, seen.path || '/')))"""
 
-WORKLOADS = text(f"""
-    SELECT workload.id, workload.name, queue.path AS queue, pool.name AS pool, workload.owner, workload.state,
-           workload.priority, workload.attempts_made, workload.submitted_at, workload.state_changed_at,
-           workload.finished_at, workload.reasons, sizes.pods, sizes.devices, places.clusters
-    FROM workload JOIN queue ON queue.id = workload.queue_id JOIN pool ON pool.id = workload.pool_id
-    CROSS JOIN LATERAL (
-        SELECT coalesce(sum(replicas), 0) AS pods, coalesce(sum(replicas * devices), 0) AS devices
-        FROM pod_set WHERE workload_id = workload.id) AS sizes
-    CROSS JOIN LATERAL (
-        SELECT coalesce(array_agg(cluster.name ORDER BY cluster.name), '{{}}') AS clusters
-        FROM placement JOIN cluster ON cluster.id = placement.cluster_id
-        WHERE placement.workload_id = workload.id AND placement.attempt = workload.attempts_made) AS places
-    WHERE {IN_SCOPE}
-        AND (CAST(:queue AS text) IS NULL OR queue.path = :queue OR starts_with(queue.path, :queue || '/'))
-        AND (CAST(:states AS text[]) IS NULL OR workload.state = ANY(:states))
-        AND (CAST(:owner AS text) IS NULL OR workload.owner = :owner)
-        AND (CAST(:name AS text) IS NULL OR workload.name = :name)
-        AND (CAST(:labels AS jsonb) IS NULL OR workload.labels @> CAST(:labels AS jsonb))
-        AND (CAST(:cluster AS text) IS NULL OR :cluster = ANY(places.clusters))
-        AND (CAST(:after_at AS timestamptz) IS NULL
-             OR (workload.submitted_at, workload.id) < (:after_at, CAST(:after_id AS uuid)))
-    ORDER BY workload.submitted_at DESC, workload.id DESC LIMIT :limit""")
-
 WORKLOAD = text(f"""
     SELECT workload.*, queue.path AS queue_path, pool.name AS pool_name
     FROM workload JOIN queue ON queue.id = workload.queue_id JOIN pool ON pool.id = workload.pool_id
@@ -87,7 +64,10 @@ ACCOUNTS = text("SELECT * FROM account ORDER BY queue_id, flavor")
 CLUSTERS = text("""
     SELECT cluster.*, pool.name AS pool_name,
            (SELECT count(*) FROM node WHERE cluster_id = cluster.id AND removed_at IS NULL) AS nodes,
-           (SELECT count(*) FROM node WHERE cluster_id = cluster.id AND removed_at IS NULL AND ready) AS nodes_ready
+           (SELECT count(*) FROM node WHERE cluster_id = cluster.id AND removed_at IS NULL AND ready) AS nodes_ready,
+           CASE WHEN drain_reason = '' THEN 0 ELSE (
+               SELECT count(*) FROM placement JOIN attempt USING (workload_id, attempt)
+               WHERE placement.cluster_id = cluster.id AND attempt.state <> 'ended') END AS attempts_left
     FROM cluster JOIN pool ON pool.id = cluster.pool_id
     WHERE cluster.removed_at IS NULL AND (CAST(:name AS text) IS NULL OR cluster.name = :name)
     ORDER BY cluster.name LIMIT 1000""")

@@ -20,6 +20,8 @@ class Workload(Tracked, Base):
         Index("uq_workload_name_live", "queue_id", "name", unique=True,
               postgresql_where=text("state NOT IN ('succeeded', 'failed', 'cancelled')")),
         Index("ix_workload_state_pool", "pool_id", "state"),
+        Index("ix_workload_youngest", text("submitted_at DESC"), text("id DESC")),
+        Index("ix_workload_queue_youngest", "queue_id", text("submitted_at DESC"), text("id DESC")),
     )  # fmt: skip
     id: Mapped[str] = mapped_column(_UUID, primary_key=True)
     parent_id: Mapped[str | None] = mapped_column(_UUID)  # of which it is a rerun
