@@ -103,6 +103,10 @@ _SENTENCES: Mapping[ReasonCode, str] = {
 }
 
 
+# Their facts may hold a cluster's own words, which no sentence of ours foresees.
+_QUOTING = frozenset({ReasonCode.BUDGET_PASSED})
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
     """One "no" with its numbers; `facts` fill the code's sentence."""
@@ -111,8 +115,10 @@ class Reason:
     facts: Mapping[str, Fact] = field(default_factory=lambda: MappingProxyType({}))
 
     def sentence(self) -> str:
-        """Say it in one sentence; raises KeyError if a fact is missing."""
-        return _SENTENCES[self.code].format(**self.facts)
+        """Say it in one sentence, and quote the cluster where it said more; raises KeyError if a fact is missing."""
+        said = _SENTENCES[self.code].format(**self.facts)
+        words = self.facts.get("words")
+        return f"{said} The cluster says: {words}" if words and self.code in _QUOTING else said
 
 
 def reason(code: ReasonCode, **facts: Fact) -> Reason:

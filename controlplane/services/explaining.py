@@ -18,6 +18,9 @@ from controlplane.services.errors import NotFound
 from controlplane.services.ports.planning import SnapshotReader
 from controlplane.services.ports.unit_of_work import UnitOfWorkFactory
 
+WORDS_SHOWN = 2
+SAID_NOTHING = "Error"  # the kubelet's word for any bad end
+
 _STEPS = {
     "placed": "its nodes are chosen and held, and the cluster is creating its pods",
     "prepared": "its pods are created and held back until all of them may start",
@@ -74,7 +77,7 @@ def _text(fact: WaitingFact, reasons: tuple[Reason, ...], now: datetime, *, is_l
             said = [_waiting(fact, now), _past(fact), _because(reasons, is_live=is_live)]
         case WorkloadState.RESERVED:
             said = [f"{fact.name} is about to start{_where(fact)}: {_STEPS.get(fact.attempt_state or '', '')}."]
-            said.append(_away(fact))
+            said += [_held_up(fact), _away(fact)]
         case WorkloadState.RUNNING:
             said = [f"{fact.name} has been running{_where(fact)} for {since}, as attempt {fact.attempt}.", _away(fact)]
         case WorkloadState.STOPPING:
@@ -84,7 +87,7 @@ def _text(fact: WaitingFact, reasons: tuple[Reason, ...], now: datetime, *, is_l
             said = [f"{fact.name} is being cancelled{_where(fact)}; its devices are free once its pods are gone."]
             said.append(_away(fact))
         case WorkloadState.FAILED:
-            said = [f"{fact.name} failed {since} ago, in attempt {fact.attempt}."]
+            said = [f"{fact.name} failed {since} ago, in attempt {fact.attempt}.", _last_line(fact)]
         case WorkloadState.SUCCEEDED:
             said = [f"{fact.name} succeeded {since} ago, in attempt {fact.attempt}."]
         case WorkloadState.CANCELLED:
@@ -132,6 +135,24 @@ def _away(fact: WaitingFact) -> str:
     if not silent:
         return ""
     return f"{' and '.join(silent)}: nothing newer is known until it is heard again; its quota stays charged."
+
+
+def _held_up(fact: WaitingFact) -> str:
+    """What the cluster says of pods that wait there: of a missing image, say; the same words of many count once."""
+    waiting = {each.text: each for each in reversed(fact.words) if each.state == "pending"}
+    said = [f"Rank {each.rank} waits on {each.node}: {_ended(each.text)}" for each in waiting.values()]
+    return " ".join(said[:WORDS_SHOWN])
+
+
+def _last_line(fact: WaitingFact) -> str:
+    failed = next((each for each in fact.words if each.state == "failed"), None)
+    lines = failed.text.splitlines() if failed is not None and failed.text != SAID_NOTHING else []
+    return f"Rank {failed.rank} said last: {_ended(lines[-1])}" if failed is not None and lines else ""
+
+
+def _ended(words: str) -> str:
+    """As a sentence among others."""
+    return words if words.endswith((".", "!", "?")) else f"{words}."
 
 
 def _span(span: timedelta) -> str:

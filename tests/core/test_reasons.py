@@ -66,6 +66,13 @@ def test_equal_reasons_are_equal_whatever_the_order_of_their_facts() -> None:
     assert left == right
 
 
+def test_a_budget_that_passed_quotes_what_was_waited_for_where_that_is_known() -> None:
+    passed: dict[str, int | str] = {"goal": "pulled and started", "limit": 60}
+    assert reason(ReasonCode.BUDGET_PASSED, **passed).sentence() == "It was not pulled and started within 60 s."
+    told = reason(ReasonCode.BUDGET_PASSED, **passed, words="ErrImagePull: no such image").sentence()
+    assert told == "It was not pulled and started within 60 s. The cluster says: ErrImagePull: no such image"
+
+
 def test_a_missing_fact_is_an_error() -> None:
     with pytest.raises(KeyError):
         reason(ReasonCode.QUEUE_UNKNOWN).sentence()

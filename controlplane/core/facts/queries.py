@@ -59,6 +59,16 @@ class PageOf(Generic[Item]):
 
 
 @dataclass(frozen=True, slots=True)
+class PodWordsFact:
+    """What a pod said last, or what is said of one that waits."""
+
+    rank: int
+    node: str
+    state: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class WaitingFact:
     """A Workload as `explain` sees it."""
 
@@ -78,6 +88,7 @@ class WaitingFact:
     state_changed_at: datetime
     pods: int
     devices: int
+    words: tuple[PodWordsFact, ...] = ()  # of a few pods of its last Attempt; who waits and who ended badly come first
 
 
 @dataclass(frozen=True, slots=True)

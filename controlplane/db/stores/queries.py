@@ -127,9 +127,7 @@ class QueryStore:
             pods=sum(each.replicas for each in sizes),
             devices=sum(each.replicas * each.devices for each in sizes),
             words=tuple(
-                PodWordsFact(each.rank, each.node, each.state, each.message)
-                for each in words
-                if each.attempt == number
+                PodWordsFact(each.rank, each.node, each.state, each.message) for each in words if each.attempt == number
             ),
         )
 
