@@ -39,6 +39,8 @@ class Container:
     settings: Settings
     engine: Engine
     uow_factory: UnitOfWorkFactory
+    glance_factory: UnitOfWorkFactory
+    """For one look: statements stand alone, in no transaction, so that two round trips are spared."""
     wakeups: Wakeups
     snapshot_reader: SnapshotReader
     waker: Waker
@@ -95,11 +97,13 @@ class Container:
 def build_container(settings: Settings) -> Container:
     """Make everything that a process needs."""
     engine = make_engine(settings)
+    alone = engine.execution_options(isolation_level="AUTOCOMMIT")
     wakeups = Wakeups(settings.redis_url.get_secret_value())
     return Container(
         settings=settings,
         engine=engine,
         uow_factory=lambda: SqlUnitOfWork(engine, wakeups),
+        glance_factory=lambda: SqlUnitOfWork(alone, wakeups),
         wakeups=wakeups,
         snapshot_reader=SqlSnapshotReader(engine),
         waker=Waker(settings.database_url.get_secret_value()),

@@ -48,7 +48,7 @@ def caller_of(request: Request) -> Caller:
     token = bearer_of(request)
     door: Door = request.app.state.door
     door.limits.before(token)  # whoever asks too often costs no look at the database
-    with container_of(request).uow_factory() as uow:
+    with container_of(request).glance_factory() as uow:
         principal = tokens.principal_of(uow, token)
         is_first_today = principal.token is not None and principal.token.last_used_on != uow.now.date()
     door.limits.known(token, principal.actor)
