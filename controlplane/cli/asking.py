@@ -1,18 +1,39 @@
-"""What every command shares: its options, and a client made when it is first needed."""
+"""What commands share: options, names that a shell can complete, a client made when it is first needed, questions."""
 
+import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controlplane.cli import render
+from controlplane.cli.completing import names
+from controlplane.cli.errors import CommandError, Exit
 from controlplane.cli.render import Output
 
 if TYPE_CHECKING:
     from controlplane.cli.client import Client
 
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table, json or yaml.")]
-FileOption = Annotated[str, typer.Option("--file", "-f", help="A file of documents; - for stdin.")]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How the answer is written.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+LabelOption = Annotated[list[str] | None, typer.Option("--label", "-l", metavar="KEY=VALUE", help="Again for more.")]
+ReasonOption = Annotated[str, typer.Option("--reason", "-r", help="Why; everybody sees it.")]
+ForOption = Annotated[str, typer.Option("--for", help="For how long, as in 2h; none: until it is taken back.")]
+TokenFileOption = Annotated[
+    str, typer.Option("--token-file", help="Write the token there (0600) instead of showing it.")
+]
+LimitOption = Annotated[int, typer.Option(min=1, help="At most so many.")]
 
+Reference = Annotated[str, typer.Argument(metavar="WORKLOAD", help="Its name or id.", autocompletion=names("workload"))]
+QueuePath = Annotated[
+    str, typer.Argument(metavar="QUEUE", help="Its path, as in research/nlp.", autocompletion=names("queue"))
+]
+ClusterName = Annotated[str, typer.Argument(metavar="CLUSTER", help="Its name.", autocompletion=names("cluster"))]
+QueueOption = Annotated[
+    str | None,
+    typer.Option("--queue", "-q", help="This queue and all below it.", autocompletion=names("queue")),
+]
+ClusterOption = Annotated[str | None, typer.Option(help="Only this cluster.", autocompletion=names("cluster"))]
+FlavorOption = Annotated[str | None, typer.Option(help="Only this Flavor.", autocompletion=names("flavor"))]
 
 _clients: list["Client"] = []
 
@@ -21,7 +42,8 @@ def client() -> "Client":
     """A client of the current context's plane; the same one as long as the command runs."""
     if not _clients:
         # Late, so that `muster --help` does not wait for an HTTP library.
-        from controlplane.cli.client import Client, current_context
+        from controlplane.cli.client import Client
+        from controlplane.cli.config import current_context
 
         _clients.append(Client(current_context()))
     return _clients[0]
@@ -33,16 +55,31 @@ def hang_up() -> None:
         _clients.pop().close()
 
 
-def apply_file(file: str, output: Output) -> None:
-    """Apply the documents of a file, all or none, and say what came of each."""
-    from controlplane.cli.files import read_input
+def confirm(question: str, told: Callable[[], None], *, yes: bool) -> None:
+    """Say what would happen and ask, unless `yes`; raises CommandError where nobody can be asked, or says no."""
+    if yes:
+        return
+    told()
+    if not sys.stdin.isatty():
+        raise CommandError("nobody can be asked here; --yes does it without asking", Exit.WRONG_INPUT)
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise CommandError("nothing was done", Exit.FAILED)
 
-    answer = client().send("/apply", read_input(file))
 
-    def told() -> None:
-        for each in answer["applied"]:
-            print(f"{each['kind']} {each['name']} {each['result']}")
-            for warning in each["warnings"]:
-                print(f"  {render.clean(warning['detail'])} [{warning['code']}]")
+def pairs_of(given: list[str] | None, option: str) -> dict[str, str]:
+    """`key=value`, several times, as a mapping; raises CommandError for what is none."""
+    found: dict[str, str] = {}
+    for text in given or []:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise CommandError(f"{option} {text}: it is written key=value", Exit.WRONG_INPUT)
+        found[key] = value
+    return found
 
-    render.show(answer, output, told)
+
+def number_of(text: str, what: str) -> int:
+    """A number that names something; raises CommandError for what is none."""
+    if not text.isdecimal() or len(text) > 18:
+        raise CommandError(f"{text} is no number of a {what}; `muster {what} list` shows them", Exit.WRONG_INPUT)
+    return int(text)

@@ -1,23 +1,20 @@
-"""A thin HTTP client of the plane's REST API, and the config file that says where the plane is.
+"""A thin HTTP client of the plane's REST API.
 
-A token comes from a file or from the environment, never from the command line, and is never shown. Plain HTTP goes
-to this machine only.
+A token is never shown. Plain HTTP goes to this machine only. What the plane refuses is raised in its own words, with
+what to do about it.
 """
 
-import os
-import stat
-import sys
+import ssl
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httpx
-import yaml
 
+from controlplane.cli.config import Context, token_of
 from controlplane.cli.errors import CommandError, Exit
 
 Json = dict[str, Any]
@@ -26,99 +23,31 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 TIMEOUT_SECONDS = 30.0
 TRIES_MAX = 3
 PAUSE_SECONDS = 0.3
+RETRY_AFTER_MAX = 5.0
 PAGE = 500
-_CODES = {400: 2, 401: 4, 403: 4, 404: 3, 405: 2, 408: 2, 409: 4, 413: 2, 415: 2, 422: 2, 429: 4, 503: 5}
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """One plane: where it is, and the file that holds its token."""
-
-    name: str
-    url: str
-    token_file: str = ""
-
-
-def config_file() -> Path:
-    """`MUSTER_CONFIG`, else in the folder that `MUSTER_HOME` names, else in the user's config folder."""
-    if chosen := os.environ.get("MUSTER_CONFIG"):
-        return Path(chosen).expanduser()
-    if home := os.environ.get("MUSTER_HOME"):
-        return Path(home).expanduser() / "config.yaml"
-    return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "muster" / "config.yaml"
-
-
-def read_config() -> tuple[str, dict[str, Context]]:
-    """The name of the current context and all contexts; nothing where there is no file."""
-    file = config_file()
-    try:
-        found = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return "", {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise CommandError(f"cannot read {file}: {error}", Exit.WRONG_INPUT) from None
-    if file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-        print(f"muster: others can read {file}; `chmod 600` it", file=sys.stderr)
-    contexts = found.get("contexts") if isinstance(found, dict) else None
-    if not isinstance(contexts, dict):
-        return "", {}
-    known = {
-        str(name): Context(str(name), str(each.get("url", "")), str(each.get("token_file", "")))
-        for name, each in contexts.items()
-        if isinstance(each, dict)
-    }
-    return str(found.get("current", "")), known
-
-
-def write_config(current: str, contexts: Mapping[str, Context]) -> None:
-    """Write the config file, readable by its owner alone."""
-    file = config_file()
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    listed = {each.name: {"url": each.url, "token_file": each.token_file} for each in contexts.values()}
-    draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
-        yaml.safe_dump({"current": current, "contexts": listed}, out, sort_keys=False)
-    draft.replace(file)
-
-
-def current_context() -> Context:
-    """Where to go: `MUSTER_URL`, else the context that `MUSTER_CONTEXT` or the config file names."""
-    if url := os.environ.get("MUSTER_URL"):
-        return Context("environment", url, "")
-    current, contexts = read_config()
-    name = os.environ.get("MUSTER_CONTEXT") or current
-    if name not in contexts:
-        words = f"there is no context {name} in {config_file()}" if name else f"no plane is known ({config_file()})"
-        raise CommandError(f"{words}; `muster up` starts one here, `muster context set` names one", Exit.WRONG_INPUT)
-    return contexts[name]
-
-
-def token_of(context: Context) -> str:
-    """The token: of `MUSTER_TOKEN`, else in the file of `MUSTER_TOKEN_FILE` or the context; "" where there is none."""
-    if token := os.environ.get("MUSTER_TOKEN"):
-        return token.strip()
-    file = os.environ.get("MUSTER_TOKEN_FILE") or context.token_file
-    if not file:
-        return ""
-    try:
-        return Path(file).expanduser().read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"cannot read the token: {error}", Exit.WRONG_INPUT) from None
+YAML = {"Content-Type": "application/yaml"}  # JSON is YAML, so one type does
+_CODES = {
+    400: 2, 401: 4, 403: 4, 404: 3, 405: 2, 408: 2, 409: 4, 412: 4, 413: 2, 415: 2, 422: 2, 428: 4, 429: 4, 503: 5,
+}  # fmt: skip
+_HINTS = {
+    401: "`muster context show` says where your token comes from; an admin makes a new one with `muster token create`",
+    403: "`muster whoami` says which roles you have",
+    412: "somebody changed it since you looked; look again, then repeat the command",
+    429: "wait a moment, then repeat the command",
+}
 
 
 class Client:
-    """Asks the plane; what it refuses is raised as a CommandError in its own words."""
+    """Asks the plane; what it refuses is raised as a CommandError."""
 
-    def __init__(self, context: Context) -> None:
-        parts = urlsplit(context.url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise CommandError(f"{context.url} is no address of a plane", Exit.WRONG_INPUT)
-        if parts.scheme == "http" and parts.hostname not in LOOPBACK:
-            raise CommandError(f"{context.url} is not encrypted; http:// is for this machine only", Exit.WRONG_INPUT)
+    def __init__(self, context: Context, timeout: float = TIMEOUT_SECONDS) -> None:
+        check_url(context.url)
         self.url = context.url.rstrip("/")
         token = token_of(context)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=TIMEOUT_SECONDS)
+        # Loading the system's certificates takes longer than most answers; plain HTTP has no use for them.
+        is_checked = self.url.startswith("https:")
+        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout, verify=is_checked)
 
     def close(self) -> None:
         """Hang up."""
@@ -126,7 +55,12 @@ class Client:
 
     def get(self, path: str, query: Query | None = None) -> Json:
         """One thing."""
-        return self._ask("GET", path, params=_given(query))
+        return _json(self._ask("GET", path, TRIES_MAX, params=_given(query)))
+
+    def tagged(self, path: str) -> tuple[Json, str]:
+        """One thing, and the ETag under which it may be edited; "" where it has none."""
+        answer = self._ask("GET", path, TRIES_MAX)
+        return _json(answer), answer.headers.get("ETag", "")
 
     def items(self, path: str, query: Query | None = None, limit: int = 0) -> Iterator[Json]:
         """Everything in a list, page by page; at most `limit` if it is not 0."""
@@ -144,39 +78,122 @@ class Client:
         """A list that is always one page."""
         return list(self.get(path)["items"])
 
-    def post(self, path: str, body: object = None) -> Json:
-        """A deed, with a body of JSON."""
-        return self._ask("POST", path, json={} if body is None else body)
+    def post(self, path: str, body: object = None, tag: str = "") -> Json:
+        """A command, with a body of JSON: what it says must hold, so it may be repeated."""
+        return _json(self._ask("POST", path, json={} if body is None else body, headers=_match(tag)))
 
-    def send(self, path: str, raw: bytes) -> Json:
-        """Documents as they stand in a file. JSON is YAML, so one type does. Carried out once, however often it is
-        sent: an answer that was lost is asked for again under the same key.
-        """
-        headers = {"Content-Type": "application/yaml", "Idempotency-Key": uuid.uuid4().hex}
-        return self._ask("POST", path, content=raw, headers=headers, tries=TRIES_MAX)
+    def make(self, path: str, body: object) -> Json:
+        """Make something new, once: an answer that was lost is asked for again under the same key."""
+        return _json(self._ask("POST", path, TRIES_MAX, json=body, headers={"Idempotency-Key": uuid.uuid4().hex}))
 
-    def delete(self, path: str) -> None:
-        """The end of something, whatever stands there now."""
-        self._ask("DELETE", path, headers={"If-Match": "*"})
+    def send(self, path: str, raw: bytes, query: Query | None = None, tag: str = "") -> Json:
+        """Documents as they stand in a file; carried out once, however often they are sent."""
+        headers = {**YAML, "Idempotency-Key": uuid.uuid4().hex, **_match(tag)}
+        return _json(self._ask("POST", path, TRIES_MAX, content=raw, headers=headers, params=_given(query)))
 
-    def _ask(self, method: str, path: str, tries: int = 1, **given: Any) -> Json:  # noqa: ANN401 - httpx's own
+    def put(self, path: str, raw: bytes, tag: str) -> Json:
+        """One whole document in the place of what bears this tag."""
+        return _json(self._ask("PUT", path, content=raw, headers={**YAML, **_match(tag)}))
+
+    def patch(self, path: str, body: Json, tag: str) -> Json:
+        """Change what bears this tag."""
+        return _json(self._ask("PATCH", path, json=body, headers=_match(tag)))
+
+    def delete(self, path: str, tag: str = "", query: Query | None = None) -> Json:
+        """The end of something; what goes on may be told."""
+        return _json(self._ask("DELETE", path, params=_given(query), headers=_match(tag)))
+
+    @contextmanager
+    def lines(self, path: str, query: Query, last: str, silence_seconds: float) -> Iterator[Iterator[str]]:
+        """The lines of an event stream that goes on after the event `last`; httpx's errors are the caller's."""
+        headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last} if last else {})}
+        timeout = httpx.Timeout(TIMEOUT_SECONDS, read=silence_seconds)
+        with self._http.stream(
+            "GET", f"/api/v1{path}", params=_given(query), headers=headers, timeout=timeout
+        ) as answer:
+            if not answer.is_success:
+                answer.read()
+                _json(answer)
+            yield answer.iter_lines()
+
+    def _ask(self, method: str, path: str, tries: int = 1, **given: Any) -> httpx.Response:  # noqa: ANN401 - httpx's own
         for left in reversed(range(tries)):
+            pause = PAUSE_SECONDS
             try:
                 answer = self._http.request(method, f"/api/v1{path}", **given)
             except httpx.TransportError as error:
-                if not left:
-                    words = f"{self.url} does not answer ({type(error).__name__})"
-                    raise CommandError(words, Exit.UNREACHABLE) from None
+                if not left or _is_about_certificates(error):
+                    raise CommandError(self.silence(error), Exit.UNREACHABLE) from None
+            except (httpx.InvalidURL, UnicodeEncodeError):
+                words = "a name or the token holds what no address and no header can"
+                raise CommandError(words, Exit.WRONG_INPUT) from None
             else:
                 if not _passes_by_itself(answer) or not left:
-                    return _json(answer)
-            time.sleep(PAUSE_SECONDS)
+                    return answer
+                pause = min(RETRY_AFTER_MAX, max(PAUSE_SECONDS, _seconds(answer.headers.get("Retry-After", ""))))
+            time.sleep(pause)
         raise AssertionError("the last try returns or raises")
+
+    def silence(self, error: Exception) -> str:
+        """What to say where nobody answers."""
+        if _is_about_certificates(error):
+            words = f"the certificate of {self.url} is not to be trusted: {error}"
+            return f"{words}\nSSL_CERT_FILE names the certificate of an authority of your own"
+        hint = "`muster context show` says where commands go, `muster status` whether a plane runs here"
+        return f"{self.url} does not answer ({type(error).__name__})\n{hint}"
+
+
+def check_url(url: str) -> None:
+    """Raise CommandError for what is no address of a plane, or one that a token must not be sent to."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError:
+        parts, host = urlsplit(""), None
+    if parts.scheme not in {"http", "https"} or not host:
+        raise CommandError(f"{url} is no address of a plane; it begins with https://", Exit.WRONG_INPUT)
+    if parts.scheme == "http" and host not in LOOPBACK:
+        raise CommandError(f"{url} is not encrypted; http:// is for this machine only", Exit.WRONG_INPUT)
+
+
+def at(*words: str | int) -> str:
+    """A path of the API; a slash in a word stays, since queues have paths, and anything odd is quoted."""
+    return "/" + "/".join(quote(str(word), safe="/") for word in words)
+
+
+def refusal(answer: httpx.Response) -> CommandError:
+    """What the plane refuses, as a command ends with it."""
+    code = Exit(_CODES.get(answer.status_code, Exit.FAILED))
+    try:
+        body = answer.json()
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        return CommandError(f"the plane answered {answer.status_code}, and not as a plane does", code)
+    slug = str(body.get("type", "")).rpartition("/")[2]
+    return CommandError(_problem(body, slug), code, slug, _HINTS.get(answer.status_code, ""))
+
+
+def _is_about_certificates(error: Exception) -> bool:
+    cause = error.__cause__ or error.__context__
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return "CERTIFICATE_VERIFY_FAILED" in str(error)
 
 
 def _passes_by_itself(answer: httpx.Response) -> bool:
-    """The plane cannot now, or is still carrying out what we sent before."""
-    return answer.status_code == 503 or (answer.status_code == 409 and "Retry-After" in answer.headers)
+    """The plane cannot now, or is still carrying out what we sent before, or was asked too often."""
+    return answer.status_code in {429, 503} or (answer.status_code == 409 and "Retry-After" in answer.headers)
+
+
+def _seconds(text: str) -> float:
+    return float(text) if text.isdecimal() else 0.0
+
+
+def _match(tag: str) -> dict[str, str]:
+    return {"If-Match": tag} if tag else {}
 
 
 def _given(query: Query | None) -> dict[str, str | int | list[str]]:
@@ -186,21 +203,21 @@ def _given(query: Query | None) -> dict[str, str | int | list[str]]:
 def _json(answer: httpx.Response) -> Json:
     if answer.status_code == 204:
         return {}
-    try:
-        body = answer.json()
-    except ValueError:
-        body = None
-    if answer.is_success and isinstance(body, dict):
-        return body
-    code = Exit(_CODES.get(answer.status_code, Exit.FAILED))
-    if not isinstance(body, dict):
-        raise CommandError(f"the plane answered {answer.status_code}, and not as a plane does", code)
-    raise CommandError(_problem(body), code)
+    if answer.is_success:
+        try:
+            body = answer.json()
+        except ValueError:
+            body = None
+        if isinstance(body, dict):
+            return body
+    raise refusal(answer)
 
 
-def _problem(body: Json) -> str:
-    lines = [str(body.get("detail") or body.get("title") or "refused")]
-    faults = body.get("errors") or []
-    lines += [f"  {each.get('pointer') or '/'}: {each.get('detail')}" for each in faults]
-    slug = str(body.get("type", "")).rpartition("/")[2]
-    return "\n".join([f"{lines[0]} [{slug}]", *lines[1:]])
+def _problem(body: Json, slug: str) -> str:
+    """The detail, then each fault with its place; no sentence is said twice."""
+    faults = [(str(each.get("pointer") or ""), str(each.get("detail") or "")) for each in body.get("errors") or []]
+    detail = str(body.get("detail") or body.get("title") or "refused")
+    if len(faults) == 1 and faults[0][1] and detail.endswith(faults[0][1]):
+        where = f" ({faults[0][0]})" if faults[0][0] else ""
+        return f"{detail}{where} [{slug}]"
+    return "\n".join([f"{detail} [{slug}]", *(f"  {pointer or '/'}: {words}" for pointer, words in faults)])

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """Exit codes of every command that asks the plane."""
+    """Exit codes of every command."""
 
     FINE = 0
     FAILED = 1  # the plane's own fault, or what was asked about is not well
@@ -14,9 +14,23 @@ class Exit(IntEnum):
     UNREACHABLE = 5
 
 
-class CommandError(Exception):
-    """Ends the command with this line on stderr."""
+LEFT = 130
+"""Exit code after Ctrl-C, as shells have it: never 0, or `muster run … && next` would go on."""
 
-    def __init__(self, text: str, code: Exit) -> None:
-        super().__init__(text)
+ENDINGS = (
+    (Exit.FINE, "fine; of run and watch: the workload succeeded"),
+    (Exit.FAILED, "failed: the workload did, or the plane did"),
+    (Exit.WRONG_INPUT, "wrong input"),
+    (Exit.NOT_FOUND, "not found"),
+    (Exit.REFUSED, "refused"),
+    (Exit.UNREACHABLE, "the plane does not answer"),
+)
+
+
+class CommandError(Exception):
+    """Ends the command with this text on stderr. `slug` is the plane's word for it; "" where it is our own."""
+
+    def __init__(self, text: str, code: Exit, slug: str = "", hint: str = "") -> None:
+        super().__init__(f"{text}\n{hint}" if hint else text)
         self.code = code
+        self.slug = slug

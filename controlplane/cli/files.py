@@ -1,29 +1,72 @@
-"""Files that somebody names: read with a bound, written for their owner alone."""
+"""Files that somebody names: read with a bound, written for their owner alone; folders read whole, in order."""
 
+import json
 import os
 import stat
 import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from controlplane.cli.errors import CommandError, Exit
 
-FILE_BYTES_MAX = 1_048_576
+BYTES_MAX = 1_048_576
+FILES_MAX = 10_000
+DEPTH_MAX = 32
+ENDINGS = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One file's bytes, as they stand."""
+
+    path: str
+    raw: bytes
 
 
 def read_input(path: str) -> bytes:
     """A file that somebody names, or "-" for stdin: regular, and not larger than the plane takes."""
     if path == "-":
-        raw = sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
+        raw = sys.stdin.buffer.read(BYTES_MAX + 1)
     else:
         try:
-            if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - a Path has nothing that says it shorter
-                raise CommandError(f"{path} is no regular file", Exit.WRONG_INPUT)
-            with open(path, "rb") as file:
-                raw = file.read(FILE_BYTES_MAX + 1)
+            # Without waiting: a FIFO that nobody writes to would hold us for ever.
+            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise CommandError(f"{path} is no regular file", Exit.WRONG_INPUT)
+                raw = file.read(BYTES_MAX + 1)
         except OSError as error:
             raise CommandError(f"cannot read {path}: {error.strerror}", Exit.WRONG_INPUT) from None
-    if len(raw) > FILE_BYTES_MAX:
-        raise CommandError(f"{path} is larger than {FILE_BYTES_MAX // 1024} KiB", Exit.WRONG_INPUT)
+    if len(raw) > BYTES_MAX:
+        raise CommandError(f"{path} is larger than {BYTES_MAX // 1024} KiB, which the plane takes", Exit.WRONG_INPUT)
     return raw
+
+
+def read_all(paths: Sequence[str]) -> list[Read]:
+    """Every file that is named, and every document's file in each folder that is, in order.
+
+    Raises CommandError for what cannot be read, for a folder without documents, and for more than the plane takes.
+    """
+    found: list[Read] = []
+    total = 0
+    for path in paths:
+        names = list(_documents_in(path)) if path != "-" and Path(path).is_dir() else [path]
+        if not names:
+            raise CommandError(f"there is no {', '.join(ENDINGS)} in {path}", Exit.WRONG_INPUT)
+        for name in names:
+            found.append(Read(name, read_input(name)))
+            total += len(found[-1].raw)
+            if total > BYTES_MAX:
+                words = f"all files together are larger than {BYTES_MAX // 1024} KiB, which the plane takes at once"
+                raise CommandError(f"{words}; apply them in parts", Exit.WRONG_INPUT)
+    return found
+
+
+def joined(files: Sequence[Read]) -> bytes:
+    """One stream of documents; a JSON list among several files becomes documents of its own."""
+    if len(files) == 1:
+        return files[0].raw
+    return b"\n---\n".join(part for file in files for part in _parts(file))
 
 
 def write_private(path: str, text: str) -> None:
@@ -34,3 +77,42 @@ def write_private(path: str, text: str) -> None:
             out.write(text + "\n")
     except OSError as error:
         raise CommandError(f"cannot write {path}: {error.strerror}", Exit.WRONG_INPUT) from None
+
+
+def _documents_in(folder: str) -> Iterator[str]:
+    """Depth first, by name. Links are followed; what is hidden is left out, as version control keeps its own there."""
+    for count, path in enumerate(_walk(Path(folder), ())):
+        if count >= FILES_MAX:
+            raise CommandError(f"{folder} holds more than {FILES_MAX} documents' files", Exit.WRONG_INPUT)
+        yield str(path)
+
+
+def _walk(folder: Path, above: tuple[tuple[int, int], ...]) -> Iterator[Path]:
+    try:
+        about = folder.stat()
+        inside = sorted(folder.iterdir())
+    except OSError as error:
+        raise CommandError(f"cannot read {folder}: {error.strerror}", Exit.WRONG_INPUT) from None
+    here = (about.st_dev, about.st_ino)
+    if here in above:
+        raise CommandError(f"{folder} is a link to a folder that it lies in", Exit.WRONG_INPUT)
+    if len(above) >= DEPTH_MAX:
+        raise CommandError(f"{folder} lies more than {DEPTH_MAX} folders deep", Exit.WRONG_INPUT)
+    for path in inside:
+        if path.name.startswith("."):
+            continue
+        if path.is_dir():
+            yield from _walk(path, (*above, here))
+        elif path.name.endswith(ENDINGS):
+            yield path
+
+
+def _parts(file: Read) -> list[bytes]:
+    if file.path.endswith(".json"):
+        try:
+            found = json.loads(file.raw)
+        except ValueError:
+            return [file.raw]  # the plane says what is wrong with it
+        if isinstance(found, list):
+            return [json.dumps(each).encode() for each in found]
+    return [file.raw]

@@ -3,7 +3,6 @@
 `up` without `--detach` becomes the supervisor, so that nothing of the CLI stays in memory.
 """
 
-import json
 import os
 import sys
 import time
@@ -14,7 +13,11 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from controlplane.cli.errors import Exit
+from controlplane.cli import render
+from controlplane.cli.asking import OutputOption
+from controlplane.cli.errors import LEFT, Exit
+from controlplane.cli.render import Output
+from controlplane.cli.table import command
 from controlplane.embedded import control
 from controlplane.embedded.errors import AlreadyRunning, Refusal, StartFailed
 from controlplane.embedded.home import Home, default_folder
@@ -26,12 +29,10 @@ FOLLOW_SECONDS = 0.2
 LAST_LINES = 200
 
 
-def register(app: typer.Typer) -> None:
-    """Add these commands to the command table."""
-    for command in (up, down, status, logs):
-        app.command()(command)
+app = typer.Typer(rich_markup_mode=None)
 
 
+@command(app, "up", "muster up --detach")
 def up(
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when the plane is ready; it runs on.")] = False,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Worker processes.")] = 1,
@@ -39,16 +40,21 @@ def up(
 ) -> None:
     """Run the whole plane on this machine: servers, API, workers, planner, beat."""
     sizes = control.Sizes(workers, planners)
-    if not detach:
-        command = [*control.SUPERVISOR, *sizes.options()]
-        os.execv(command[0], command)  # noqa: S606  # no shell is the point
     try:
-        state = control.start_detached(Home.open(default_folder()), sizes, _Progress())
-    except (AlreadyRunning, Refusal, StartFailed) as error:
+        home = Home.open(default_folder())
+        if not detach:
+            control.refuse_second(home)
+            supervisor = [*control.SUPERVISOR, *sizes.options()]
+            os.execv(supervisor[0], supervisor)  # noqa: S606  # no shell is the point
+        state = control.start_detached(home, sizes, _Progress())
+    except AlreadyRunning as error:
+        _fail(str(error), Exit.REFUSED)
+    except (Refusal, StartFailed) as error:
         _fail(str(error))
     print(f"ready: {state.api_url}  (agents: {state.agent_url}; data: {default_folder()})")
 
 
+@command(app, "down", "muster down")
 def down() -> None:
     """Stop the plane of this machine; its data stays."""
     try:
@@ -58,22 +64,22 @@ def down() -> None:
     print("stopped" if was_running else f"no plane runs in {default_folder()}")
 
 
-def status(
-    output: Annotated[str, typer.Option("-o", "--output", help="table or json.")] = "table",
-) -> None:
-    """Show the processes of the plane of this machine."""
+@command(app, "status", "muster status", "muster status -o json")
+def status(output: OutputOption = Output.TABLE) -> None:
+    """Show the processes of the plane of this machine; exit code 3 where none runs."""
     folder = default_folder()
     state = read_state(Home(folder))
-    if output == "json":
-        print(json.dumps({"home": str(folder), "running": state is not None, **(asdict(state) if state else {})}))
-    elif state is None:
-        print(f"no plane runs in {folder}; `muster up` starts one")
-    else:
-        print("\n".join(_lines(state)))
+    told = {"home": str(folder), "running": state is not None, **(asdict(state) if state else {})}
+
+    def table() -> None:
+        print("\n".join(_lines(state)) if state else f"no plane runs in {folder}; `muster up` starts one")
+
+    render.show(told, output, table, lambda _: "\n".join(each.name for each in state.processes) if state else "")
     if state is None:
         raise typer.Exit(NOT_RUNNING)
 
 
+@command(app, "logs", "muster logs api")
 def logs(
     name: Annotated[str, typer.Argument(help="A process, as `muster status` names it; none: all.")] = "",
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on as lines come, until Ctrl-C.")] = False,
@@ -87,7 +93,9 @@ def logs(
     try:
         for line in _tail(files, follow=follow):
             print(line)
-    except (KeyboardInterrupt, BrokenPipeError):
+    except KeyboardInterrupt:
+        raise typer.Exit(LEFT) from None
+    except BrokenPipeError:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # the reader is gone; nobody to tell
 
 

@@ -1,41 +1,91 @@
-"""apply, doctor, rebalance, schema, whoami; token, cycle, audit, context: the plane itself, and who may ask it."""
+"""cycle, ledger, audit, doctor, rebalance: what the plane tells of itself."""
 
-import json
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
 
 from controlplane.cli import render
-from controlplane.cli.asking import FileOption, OutputOption, apply_file, client
-from controlplane.cli.errors import CommandError, Exit
-from controlplane.cli.files import write_private
-from controlplane.cli.render import Json, Output, ago
+from controlplane.cli.asking import FlavorOption, LimitOption, OutputOption, QueueOption, client, number_of
+from controlplane.cli.completing import names
+from controlplane.cli.errors import Exit
+from controlplane.cli.render import Json, Output, age, ago
+from controlplane.cli.table import command, group
 
-tokens = typer.Typer(help="Bearer tokens of people and services.", no_args_is_help=True)
-cycles = typer.Typer(help="Planning cycles.", no_args_is_help=True)
-audits = typer.Typer(help="Who did what.", no_args_is_help=True)
-contexts = typer.Typer(help="Which plane the commands ask.", no_args_is_help=True)
+PERMILLE = 1_000
+
+app = typer.Typer(rich_markup_mode=None)
+cycles = group("cycle", app)
+ledger = group("ledger", app)
+audits = group("audit", app)
 
 PoolOption = Annotated[str, typer.Option(help="Which pool.")]
-LimitOption = Annotated[int, typer.Option(min=1, help="At most so many.")]
-ContextName = Annotated[str, typer.Argument(help="A name of your own for a plane.")]
+CycleNumber = Annotated[str, typer.Argument(metavar="CYCLE", help="Its number, as listed.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add these commands to the command table."""
-    for command in (apply, doctor, rebalance, schema, whoami):
-        app.command()(command)
-    app.add_typer(tokens, name="token")
-    app.add_typer(cycles, name="cycle")
-    app.add_typer(audits, name="audit")
-    app.add_typer(contexts, name="context")
+@command(cycles, "list", "muster cycle list --limit 5", "muster cycle list -o name")
+def list_cycles(
+    pool: Annotated[str | None, typer.Option(help="Which pool; none: all.")] = None,
+    limit: LimitOption = 20,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List planning cycles that changed something, youngest first."""
+    found = list(client().items("/cycles", {"pool": pool}, limit))
+    render.listed(found, output, _CYCLE_COLUMNS, "no cycle has changed anything yet", _number)
 
 
-def apply(file: FileOption, output: OutputOption = Output.TABLE) -> None:
-    """Apply documents (Queue, Pool, Policy, Cluster, Workload, Job): all of a file, or none."""
-    apply_file(file, output)
+@command(cycles, "show", "muster cycle show 1")
+def show_cycle(number: CycleNumber, output: OutputOption = Output.TABLE) -> None:
+    """Show what one cycle decided, and whom it left waiting and why."""
+    cycle = number_of(number, "cycle")
+    head, plan = client().get(f"/cycles/{cycle}"), client().get(f"/cycles/{cycle}/plan")
+    render.show({**head, "plan": plan}, output, lambda: _show_cycle(head, plan), _number)
 
 
+@command(ledger, "accounts", "muster ledger accounts --queue lab")
+def list_accounts(queue: QueueOption = None, flavor: FlavorOption = None, output: OutputOption = Output.TABLE) -> None:
+    """List what each queue owns and uses of each Flavor, as it is stored."""
+    found = list(client().items("/ledger/accounts", {"queue": queue, "flavor": flavor}))
+    render.listed(found, output, _ACCOUNT_COLUMNS, "no account is like that", _account)
+
+
+@command(
+    ledger, "transfers", "muster ledger transfers --queue lab --limit 5", "muster ledger transfers --workload sweep"
+)
+def list_transfers(
+    queue: QueueOption = None,
+    workload: Annotated[
+        str | None, typer.Option(help="Only this workload's.", autocompletion=names("workload"))
+    ] = None,
+    flavor: FlavorOption = None,
+    limit: LimitOption = 50,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List changes of accounts, youngest first; nothing here is ever changed."""
+    query = {"queue": queue, "workload": workload, "flavor": flavor}
+    found = list(client().items("/ledger/transfers", query, limit))
+    if output is Output.TABLE and found:
+        render.rows(_TRANSFER_COLUMNS, [{**each, **leg} for each in found for leg in each["legs"]])
+    else:
+        render.listed(found, output, [], "no transfer is like that", _number)
+
+
+@command(audits, "list", "muster audit list --limit 5", "muster audit list --kind cluster -o json")
+def list_audit(
+    kind: Annotated[str | None, typer.Option(help="workload, attempt, cluster, queue …")] = None,
+    object_id: Annotated[str | None, typer.Option("--object", help="Its id.")] = None,
+    actor: Annotated[str | None, typer.Option(help="Who, as in person:ada.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="Not before, as in 2026-11-30T12:00:00Z.")] = None,
+    limit: LimitOption = 50,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List who did what, youngest first."""
+    query = {"kind": kind, "object": object_id, "actor": actor, "since": since}
+    found = list(client().items("/audit", query, limit))
+    render.listed(found, output, _AUDIT_COLUMNS, "nothing like that was done", _number)
+
+
+@command(app, "doctor", "muster doctor")
 def doctor(output: OutputOption = Output.TABLE) -> None:
     """Check every invariant that stored rows can show; exit code 1 if one is broken."""
     found = client().get("/doctor")
@@ -45,135 +95,86 @@ def doctor(output: OutputOption = Output.TABLE) -> None:
             print(f"{each['invariant']}: {render.clean(each['detail'])}")
         print("healthy: no invariant is broken" if found["healthy"] else f"{len(found['violations'])} broken")
 
-    render.show(found, output, told)
+    render.show(found, output, told, lambda each: "healthy" if each["healthy"] else "broken")
     if not found["healthy"]:
         raise typer.Exit(Exit.FAILED)
 
 
+@command(app, "rebalance", "muster rebalance --pool default")
 def rebalance(pool: PoolOption = "default", output: OutputOption = Output.TABLE) -> None:
-    """Show the latest report on how broken up the free capacity is; nothing is moved."""
+    """Show how broken up the free capacity is, by the latest report; nothing is moved."""
     found = client().get("/rebalance", {"pool": pool})
 
     def told() -> None:
-        print(f"pool {found['pool']}, {ago(found['at'])} ago")
-        _print_report(found["report"])
+        print(f"Pool {found['pool']}, {ago(found['at'])}")
+        _tell_report(found["report"])
 
-    render.show(found, output, told)
-
-
-def schema(
-    kind: Annotated[str, typer.Argument(help="Workload, Queue, Cluster, Pool, Policy …")],
-) -> None:
-    """Print the JSON Schema of a kind of document."""
-    print(json.dumps(client().get(f"/schema/{kind}"), indent=2))
+    render.show(found, output, told, lambda each: each["pool"])
 
 
-def whoami(output: OutputOption = Output.TABLE) -> None:
-    """Say who you are to the plane."""
-    found = client().get("/whoami")
-    render.show(found, output, lambda: print(f"{found['principal']}: {', '.join(found['roles']) or 'no role'}"))
+def _tell_report(report: Json) -> None:
+    _section("How full each cluster is", report.get("utilisation", []), _FULL_COLUMNS)
+    spread = [{"flavor": flavor, "permille": permille} for flavor, permille in report.get("spread", {}).items()]
+    _section("Fullest less emptiest cluster", spread, _SPREAD_COLUMNS)
+    _section("The largest gang of whole nodes that starts now", report.get("largest", []), _LARGEST_COLUMNS)
+    stranded = [each for each in report.get("stranded", []) if each["stranded"]]
+    _section("Free, and of no use to gangs of this size", stranded, _STRANDED_COLUMNS)
 
 
-@tokens.command("create")
-def create_token(
-    principal: Annotated[str, typer.Argument(help="Whose.")],
-    role: Annotated[str, typer.Option(help="platform-admin, team-lead, member or auditor.")] = "member",
-    queue: Annotated[str | None, typer.Option("--queue", "-q", help="There and below; none: everywhere.")] = None,
-    service: Annotated[bool, typer.Option(help="A service's, not a person's.")] = False,
-    valid: Annotated[str | None, typer.Option(help="How long, as in 90d; none: until it is revoked.")] = None,
-    token_file: Annotated[str, typer.Option(help="Write it there (0600) instead of showing it.")] = "",
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Make a token for a person or service, who gets the role."""
-    kind = "service" if service else "person"
-    body = {"principal": principal, "kind": kind, "role": role, "queue": queue, "expiresIn": valid}
-    made = client().post("/tokens", {name: value for name, value in body.items() if value is not None})
-    if token_file:
-        write_private(token_file, made.pop("token"))
-    where = f"in {token_file}" if token_file else f"shown this once: {made.get('token')}"
-    render.show(made, output, lambda: print(f"token {made['id']} of {principal} ({role}), {where}"))
+def _section(heading: str, lines: Sequence[Json], columns: Sequence[render.Column]) -> None:
+    if lines:
+        print(f"\n{heading}")
+        render.rows(columns, lines)
 
 
-@tokens.command("revoke")
-def revoke_token(number: Annotated[int, typer.Argument(help="Its number, as shown when it was made.")]) -> None:
-    """End a token at once."""
-    client().delete(f"/tokens/{number}")
-    print(f"token {number} is revoked")
+def _show_cycle(head: Json, plan: Json) -> None:
+    render.pairs(
+        [
+            ("Cycle", head["id"]), ("Pool", head["pool"]), ("Began", ago(head["startedAt"])),
+            ("Policy", f"version {head['policyVersion']}"), ("Decisions", head["decisions"]),
+            ("Dropped", head["dropped"]), ("Work", f"{head['workUnits']} units"), ("Left over", head["leftOver"]),
+        ]
+    )  # fmt: skip
+    for each in plan["decisions"]:
+        print(f"  {render.clean(_decision(each))}")
+    if plan["waiting"]:
+        more = plan["waitingTotal"] - len(plan["waiting"])
+        print(f"\nLeft waiting: {plan['waitingTotal']}" + (f" (the first {len(plan['waiting'])})" if more > 0 else ""))
+    for each in plan["waiting"]:
+        why = " ".join(reason["sentence"] for reason in each["reasons"])
+        print(f"  {render.clean(f'{_called(each)}: {why}')}")
 
 
-@cycles.command("list")
-def list_cycles(
-    pool: Annotated[str | None, typer.Option(help="Which pool; none: all.")] = None,
-    limit: LimitOption = 20,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """List planning cycles that changed something, youngest first."""
-    found = list(client().items("/cycles", {"pool": pool}, limit))
-    render.show(found, output, lambda: render.rows(_CYCLE_COLUMNS, found, "no cycle"))
+def _decision(each: Json) -> str:
+    where = "; ".join(
+        f"{placed['cluster']}: {placed['pods']} pods on {placed['nodes']} nodes" for placed in each["placements"]
+    )
+    parts = [f"{each['kind']} {_called(each)}"]
+    if each.get("attempt"):
+        parts.append(f"attempt {each['attempt']}")
+    if each.get("askerName") or each.get("asker"):
+        parts.append(f"for {each['askerName'] or each['asker']}")
+    if where:
+        parts.append(where)
+    if each.get("reason"):
+        parts.append(each["reason"]["sentence"])
+    return ", ".join(parts)
 
 
-@audits.command("list")
-def list_audit(
-    kind: Annotated[str | None, typer.Option(help="workload, attempt, cluster, queue …")] = None,
-    object_id: Annotated[str | None, typer.Option("--object", help="Its id.")] = None,
-    actor: Annotated[str | None, typer.Option(help="Who, as in person:ada.")] = None,
-    limit: LimitOption = 50,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """List who did what, youngest first."""
-    found = list(client().items("/audit", {"kind": kind, "object": object_id, "actor": actor}, limit))
-    render.show(found, output, lambda: render.rows(_AUDIT_COLUMNS, found, "nothing was done"))
+def _called(each: Json) -> str:
+    return f"{each['name'] or each['workload']}" + (f" of {each['queue']}" if each.get("queue") else "")
 
 
-@contexts.command("list")
-def list_contexts() -> None:
-    """List the planes that you know; * marks the one that is asked."""
-    from controlplane.cli.client import read_config
-
-    current, known = read_config()
-    lines = [{"mark": "*" if name == current else "", "name": name, "url": each.url} for name, each in known.items()]
-    render.rows(_CONTEXT_COLUMNS, lines, "no plane is known; `muster up` starts one")
+def _number(each: Json) -> object:
+    return each["id"]
 
 
-@contexts.command("use")
-def use_context(name: ContextName) -> None:
-    """Ask this plane from now on."""
-    from controlplane.cli.client import read_config, write_config
-
-    _, known = read_config()
-    if name not in known:
-        raise CommandError(f"there is no context {name}", Exit.NOT_FOUND)
-    write_config(name, known)
-    print(f"commands ask {known[name].url} from now on")
+def _account(each: Json) -> str:
+    return f"{each['queue']}:{each['flavor']}"
 
 
-@contexts.command("set")
-def set_context(
-    name: ContextName,
-    url: Annotated[str, typer.Option(help="Where the plane listens for people.")],
-    token_file: Annotated[str, typer.Option(help="A file that holds your token and nothing else.")] = "",
-) -> None:
-    """Know a plane by this name; the token stays in its file."""
-    from controlplane.cli.client import Context, read_config, write_config
-
-    current, known = read_config()
-    write_config(current or name, {**known, name: Context(name, url, token_file)})
-    print(f"{name} is {url}")
-
-
-def _print_report(report: Json) -> None:
-    """Whatever the report measures: lists as tables, numbers by name."""
-    for heading, value in report.items():
-        print(f"\n{render.clean(heading)}")
-        if isinstance(value, list) and all(isinstance(each, dict) for each in value):
-            heads = list(dict.fromkeys(name for each in value for name in each))
-            # A default argument, because a lambda would see the last name only.
-            columns = [(name.upper(), lambda each, name=name: each.get(name, "-")) for name in heads]
-            render.rows(columns, value)
-        elif isinstance(value, dict):
-            render.pairs((name, json.dumps(each)) for name, each in value.items())
-        else:
-            print(render.clean(json.dumps(value, ensure_ascii=False)))
+def _percent(permille: int) -> str:
+    return f"{permille / (PERMILLE / 100):.1f} %"
 
 
 def _step(each: Json) -> str:
@@ -182,25 +183,43 @@ def _step(each: Json) -> str:
     return f"{each['stateFrom']} → {each['stateTo']}" if each["stateFrom"] else str(each["stateTo"])
 
 
+def _get(key: str) -> Callable[[Json], object]:
+    return lambda each: each.get(key, "-")
+
+
 _CYCLE_COLUMNS: list[render.Column] = [
-    ("CYCLE", lambda each: each["id"]),
-    ("POOL", lambda each: each["pool"]),
-    ("AGE", lambda each: ago(each["startedAt"])),
-    ("DECISIONS", lambda each: each["decisions"]),
-    ("DROPPED", lambda each: each["dropped"]),
-    ("WORK", lambda each: each["workUnits"]),
-    ("LEFT OVER", lambda each: each["leftOver"]),
-    ("POLICY", lambda each: each["policyVersion"]),
-]
+    ("CYCLE", _get("id")), ("POOL", _get("pool")), ("AGE", lambda each: age(each["startedAt"])),
+    ("DECISIONS", _get("decisions")), ("DROPPED", _get("dropped")), ("WORK", _get("workUnits")),
+    ("LEFT OVER", _get("leftOver")), ("POLICY", _get("policyVersion")),
+]  # fmt: skip
+_ACCOUNT_COLUMNS: list[render.Column] = [
+    ("QUEUE", _get("queue")), ("FLAVOR", _get("flavor")), ("OWNS", _get("subtree")), ("KEPT", _get("kept")),
+    ("BORROWS UP TO", lambda each: "-" if each["borrowLimit"] is None else each["borrowLimit"]),
+    ("PENDING", _get("pending")), ("POSTED", _get("posted")), ("OVERDRAFT", _get("overdraft")),
+]  # fmt: skip
+_TRANSFER_COLUMNS: list[render.Column] = [
+    ("TRANSFER", _get("id")), ("AGE", lambda each: age(each["at"])), ("KIND", _get("kind")),
+    ("WORKLOAD", lambda each: each["name"] or each["workload"] or "-"),
+    ("ATTEMPT", lambda each: each["attempt"] or "-"), ("QUEUE", _get("queue")), ("FLAVOR", _get("flavor")),
+    ("AMOUNT", _get("amount")), ("STEP", lambda each: f"{each['source']} → {each['target']}"),
+    ("RESOLVES", lambda each: each["resolves"] or "-"),
+]  # fmt: skip
 _AUDIT_COLUMNS: list[render.Column] = [
-    ("AGE", lambda each: ago(each["at"])),
-    ("WHO", lambda each: each["actor"]),
-    ("DID", lambda each: each["action"]),
-    ("TO", lambda each: f"{each['objectKind']} {each['objectId']}"),
-    ("STATE", _step),
-]
-_CONTEXT_COLUMNS: list[render.Column] = [
-    ("", lambda each: each["mark"]),
-    ("NAME", lambda each: each["name"]),
-    ("URL", lambda each: each["url"]),
-]
+    ("AGE", lambda each: age(each["at"])), ("WHO", _get("actor")), ("DID", _get("action")),
+    ("TO", lambda each: f"{each['objectKind']} {each.get('objectName') or each['objectId']}"), ("STATE", _step),
+]  # fmt: skip
+_FULL_COLUMNS: list[render.Column] = [
+    ("CLUSTER", _get("cluster")), ("FLAVOR", _get("flavor")), ("USABLE", _get("usable")), ("FREE", _get("free")),
+    ("FULL", lambda each: _percent(each.get("permille", 0))),
+]  # fmt: skip
+_SPREAD_COLUMNS: list[render.Column] = [
+    ("FLAVOR", _get("flavor")), ("DIFFERENCE", lambda each: _percent(each.get("permille", 0))),
+]  # fmt: skip
+_LARGEST_COLUMNS: list[render.Column] = [
+    ("FLAVOR", _get("flavor")), ("WITHIN ONE", _get("level")), ("PODS", _get("pods")), ("DEVICES", _get("devices")),
+    ("CLUSTER", _get("cluster")), ("WHERE", lambda each: each.get("domain") or "-"),
+]  # fmt: skip
+_STRANDED_COLUMNS: list[render.Column] = [
+    ("FLAVOR", _get("flavor")), ("GANG OF", _get("size")), ("FREE", _get("free")), ("USABLE", _get("usable")),
+    ("STRANDED", _get("stranded")),
+]  # fmt: skip

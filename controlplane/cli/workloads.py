@@ -1,56 +1,62 @@
-"""submit, list, describe, explain, cancel, watch: what an ML engineer asks for."""
+"""submit, list, describe, explain, priority, cancel: what an ML engineer asks for."""
 
 import json
-import time
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
-from controlplane.cli import render
-from controlplane.cli.asking import OutputOption, client
+from controlplane.cli import render, story
+from controlplane.cli.asking import ClusterOption, LabelOption, OutputOption, QueueOption, Reference, client, pairs_of
+from controlplane.cli.building import Asked, priority
+from controlplane.cli.completing import names
 from controlplane.cli.errors import CommandError, Exit
 from controlplane.cli.files import read_input
-from controlplane.cli.render import Json, Output, ago
+from controlplane.cli.render import Json, Output, age, ago
+from controlplane.cli.running import warn
+from controlplane.cli.table import command
 
-FINAL = frozenset({"succeeded", "failed", "cancelled"})
-LIVE = "pending,reserved,running,stopping,cancelling"
-WATCH_SECONDS = 1.0
-Reference = Annotated[str, typer.Argument(help="A workload's name or id.")]
+PRIORITY_TRIES = 3
+
+app = typer.Typer(rich_markup_mode=None)
 
 COLUMNS: list[render.Column] = [
     ("NAME", lambda each: each["name"]),
     ("QUEUE", lambda each: each["queue"]),
     ("STATE", lambda each: each["state"]),
+    ("PRIORITY", lambda each: each["priority"]),
     ("PODS", lambda each: each["pods"]),
     ("DEVICES", lambda each: each["devices"]),
     ("CLUSTER", lambda each: ",".join(each["clusters"]) or "-"),
-    ("AGE", lambda each: ago(each["submittedAt"])),
+    ("AGE", lambda each: age(each["submittedAt"])),
     ("REASON", lambda each: each["reason"]),
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add these commands to the command table."""
-    app.command("submit")(submit)
-    app.command("list")(list_workloads)
-    for command in (describe, explain, cancel, watch):
-        app.command()(command)
-
-
+@command(
+    app,
+    "submit",
+    "muster submit -f train.yaml",
+    "muster submit --name probe -q lab/vision --image registry.example.com/train:1 --devices 1 -- nvidia-smi",
+)
 def submit(  # noqa: PLR0917 - options of a command are its arguments
-    command: Annotated[list[str] | None, typer.Argument(help="What the container runs, after --.")] = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="What it runs, after --.")] = None,
     file: Annotated[str, typer.Option("--file", "-f", help="A Workload or Job; - for stdin.")] = "",
     name: Annotated[str, typer.Option(help="Without a file: the workload's name.")] = "",
-    queue: Annotated[str, typer.Option("--queue", "-q", help="Without a file: path of a leaf queue.")] = "",
+    queue: Annotated[
+        str,
+        typer.Option("--queue", "-q", help="Without a file: path of a leaf queue.", autocompletion=names("queue")),
+    ] = "",
     image: Annotated[str, typer.Option(help="Without a file: the container's image.")] = "",
-    replicas: Annotated[int, typer.Option(min=1, help="Without a file: pods.")] = 1,
-    devices: Annotated[int, typer.Option(min=0, help="Without a file: devices per pod.")] = 0,
+    replicas: Annotated[int, typer.Option("--replicas", "-n", min=1, help="Without a file: pods.")] = 1,
+    devices: Annotated[int, typer.Option(min=0, help="Without a file: devices of each pod.")] = 0,
     flavor: Annotated[list[str] | None, typer.Option(help="Without a file: a Flavor; again for more.")] = None,
     topology: Annotated[str, typer.Option(help="Without a file: a level that all pods must share, as in rack.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Submit a workload: from a file, or described by options."""
+    """Submit a workload from a file, or described by options.
+
+    A file holds one Workload document or one `batch/v1` Job with the label `muster.dev/queue`.
+    """
     if bool(file) == bool(name):
         raise CommandError("give either a file (-f) or --name, --queue and --image", Exit.WRONG_INPUT)
     if file:
@@ -58,111 +64,110 @@ def submit(  # noqa: PLR0917 - options of a command are its arguments
     else:
         if not queue or not image:
             raise CommandError("--name wants --queue and --image beside it", Exit.WRONG_INPUT)
-        pods: Json = {"name": "main", "replicas": replicas, "devices": devices, "template": _template(image, command)}
-        if flavor:
-            pods["flavors"] = [{"name": each} for each in flavor]
-        if topology:
-            pods["topology"] = {"required": topology}
-        head = {"apiVersion": "muster.dev/v1", "kind": "Workload", "metadata": {"name": name}}
-        raw = json.dumps({**head, "spec": {"queue": queue, "podSets": [pods]}}).encode()
+        asked = Asked(
+            queue=queue, image=image, name=name, replicas=replicas, devices=devices, command=words or (),
+            flavors=flavor or (), topology=topology,
+        )  # fmt: skip
+        raw = json.dumps(asked.document()).encode()
     made = client().send("/workloads", raw)
-    for warning in made.get("warnings", []):
-        typer.echo(f"muster: {render.clean(warning['detail'])}", err=True)
+    warn(made)
     told = f"{made['name']} waits in {made['queue']} ({made['id']}); `muster explain {made['name']}` says why"
     render.show(made, output, lambda: print(told))
 
 
+@command(app, "list", "muster list", "muster list --queue lab --state pending,running -o name", "muster list --all")
 def list_workloads(  # noqa: PLR0917 - filters of a list are its options
-    queue: Annotated[str | None, typer.Option("--queue", "-q", help="This queue and all below it.")] = None,
+    queue: QueueOption = None,
     state: Annotated[str | None, typer.Option(help="One or more states, with commas.")] = None,
     owner: Annotated[str | None, typer.Option(help="Whose.")] = None,
-    cluster: Annotated[str | None, typer.Option(help="Where.")] = None,
-    label: Annotated[list[str] | None, typer.Option("--label", "-l", help="key=value; again for more.")] = None,
+    name: Annotated[str | None, typer.Option(help="What it is called.")] = None,
+    cluster: ClusterOption = None,
+    label: LabelOption = None,
+    submitted_after: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Submitted since then, as in 2026-11-30T12:00:00Z.")
+    ] = None,
     every: Annotated[bool, typer.Option("--all", "-a", help="Also what has ended.")] = False,
     limit: Annotated[int, typer.Option(min=0, help="At most so many; 0: all.")] = 0,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List workloads, youngest first."""
-    states = state or (None if every else LIVE)
-    query = {"queue": queue, "state": states, "owner": owner, "cluster": cluster, "label": label}
+    """List workloads, youngest first; without --all and --state only what lives."""
+    pairs_of(label, "--label")
+    states = state or (None if every else story.LIVE)
+    query = {
+        "queue": queue, "state": states, "owner": owner, "name": name, "cluster": cluster, "label": label,
+        "submittedAfter": submitted_after,
+    }  # fmt: skip
     found = list(client().items("/workloads", query, limit))
-    render.show(found, output, lambda: render.rows(COLUMNS, found, "no workload"))
+    ended = "" if every or state else "; --all shows also what has ended"
+    render.listed(found, output, COLUMNS, f"no workload is like that{ended}")
 
 
+@command(app, "describe", "muster describe sweep")
 def describe(reference: Reference, output: OutputOption = Output.TABLE) -> None:
-    """Show one workload with all its attempts."""
+    """Show one workload with all its attempts, and how to read its pods' logs."""
     found = client().get(f"/workloads/{reference}")
     render.show(found, output, lambda: _describe(found))
 
 
+@command(app, "explain", "muster explain sweep")
 def explain(reference: Reference, output: OutputOption = Output.TABLE) -> None:
     """Say why a workload stands where it stands."""
     found = client().get(f"/workloads/{reference}/explain")
     render.show(found, output, lambda: print(render.clean(found["text"])))
 
 
+@command(app, "priority", "muster priority sweep 600", "muster priority sweep low")
+def change_priority(
+    reference: Reference,
+    value: Annotated[str, typer.Argument(metavar="PRIORITY", help="A number or a class, as in high.")],
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Give a workload another priority: the higher comes first in its queue."""
+    path = f"/workloads/{reference}"
+    for left in reversed(range(PRIORITY_TRIES)):
+        seen, tag = client().tagged(path)
+        try:
+            found = client().patch(path, priority(value), tag)
+        except CommandError as error:
+            # Whatever changed in between, this number is what is wanted.
+            if error.slug != "precondition-failed" or not left:
+                raise
+            continue
+        told = f"{found['name']} has priority {found['priority']} (it had {seen['priority']})"
+        render.show(found, output, lambda: print(told))  # noqa: B023 - called before the loop goes on
+        return
+
+
+@command(app, "cancel", "muster cancel train-2")
 def cancel(reference: Reference, output: OutputOption = Output.TABLE) -> None:
     """Order a workload's end."""
     found = client().post(f"/workloads/{reference}/cancel")
     render.show(found, output, lambda: print(f"{found['name']} is {found['state']}"))
 
 
-def watch(
-    reference: Annotated[str, typer.Argument(help="A workload; none: every live one.")] = "",
-    timeout: Annotated[int, typer.Option(min=1, help="Give up after so many seconds.")] = 86_400,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Follow a workload until it has ended, or all that live until Ctrl-C; a line for each change."""
-    said: dict[str, tuple[str, int, str]] = {}
-    until = time.monotonic() + timeout
-    state = ""
-    while time.monotonic() < until:
-        for each in _seen(reference):
-            news = (each["state"], each["attempt"], each["reason"])
-            if said.get(each["id"]) != news:
-                said[each["id"]] = news
-                line = f"{each['name']}  {each['state']}  attempt {each['attempt']}  {each['reason']}".rstrip()
-                print(json.dumps(each) if output is Output.JSON else render.clean(line), flush=True)
-            state = each["state"]
-        if reference and state in FINAL:
-            raise typer.Exit(Exit.FINE if state == "succeeded" else Exit.FAILED)
-        time.sleep(WATCH_SECONDS)
-    raise CommandError(f"it is not over after {timeout} s", Exit.FAILED)
-
-
-def _seen(reference: str) -> Iterator[Json]:
-    if not reference:
-        yield from client().items("/workloads", {"state": LIVE})
-        return
-    found = client().get(f"/workloads/{reference}")
-    reasons = found["reasons"] if found["state"] == "pending" else []
-    last = found["attempts"][0]["attempt"] if found["attempts"] else 0
-    yield {**found, "attempt": last, "reason": reasons[0]["sentence"] if reasons else ""}
-
-
-def _template(image: str, command: list[str] | None) -> Json:
-    container: Json = {"name": "main", "image": image}
-    if command:
-        container["command"] = command
-    return {"spec": {"restartPolicy": "Never", "containers": [container]}}
-
-
 def _describe(found: Json) -> None:
-    asked = "; ".join(_pod_set(each) for each in found["podSets"])
+    waits = found["state"] == "pending"
     render.pairs(
         [
             ("Name", found["name"]), ("Id", found["id"]), ("Queue", found["queue"]), ("State", found["state"]),
-            ("Owner", found["owner"]), ("Priority", found["priority"]), ("Asks for", asked),
-            ("Labels", ", ".join(f"{key}={value}" for key, value in found["labels"].items())),
-            ("Submitted", f"{ago(found['submittedAt'])} ago"), ("Since", f"{ago(found['stateChangedAt'])} ago"),
+            ("Owner", found["owner"]), ("Priority", found["priority"]),
+            ("Asks for", "; ".join(_pod_set(each) for each in found["podSets"])),
+            ("Labels", render.labels(found["labels"])), ("Submitted", ago(found["submittedAt"])),
+            ("Since", ago(found["stateChangedAt"])), ("Ended", ago(found["finishedAt"])),
+            ("Tried again", render.until(found["notBefore"]) if waits else ""),
         ]
     )  # fmt: skip
-    if found["state"] == "pending":
+    if waits:
         for each in found["reasons"]:
             print(f"  {render.clean(each['sentence'])}")
     for attempt in found["attempts"]:
         print()
-        _describe_attempt(attempt)
+        for line in story.history(attempt):
+            print(line)
+    if found.get("logs"):
+        print("\nLogs of its pods:")
+        for each in found["logs"]:
+            print(f"  {render.clean(each['command'])}")
 
 
 def _pod_set(each: Json) -> str:
@@ -170,22 +175,3 @@ def _pod_set(each: Json) -> str:
     devices = f" of {each['devices']} {flavors}" if each["devices"] else ""
     topology = f", {each['topology']}" if each["topology"] else ""
     return f"{each['name']}: {each['replicas']} pods{devices}{topology}"
-
-
-def _describe_attempt(attempt: Json) -> None:
-    end = f", {attempt['outcome']}" if attempt["outcome"] else ""
-    blame = f" ({attempt['verdict']})" if attempt["verdict"] else ""
-    print(f"Attempt {attempt['attempt']}: {attempt['state']}{end}{blame}, placed {ago(attempt['placedAt'])} ago")
-    if attempt["reason"]:
-        print(f"  {render.clean(attempt['reason']['sentence'])}")
-    for placement in attempt["placements"]:
-        message = f": {render.clean(placement['message'])}" if placement["message"] else ""
-        print(f"  {placement['cluster']} {placement['state']}{message}")
-        for node in placement["nodes"]:
-            states = ", ".join(f"{count} {state}" for state, count in node["states"].items())
-            print(f"    {node['node']}: {node['pods']} pods, {node['devices']} {node['flavor']} ({states})")
-    for each in attempt["words"]:
-        code = "" if each["exitCode"] is None else f", exit code {each['exitCode']}"
-        print(f"  Rank {each['rank']} on {each['node'] or '?'} ({each['state']}{code}) said last:")
-        for line in render.clean(each["text"]).splitlines():
-            print(f"    | {line}")

@@ -16,7 +16,7 @@ DEMO_SECONDS = 150
 @pytest.mark.timeout(DEMO_SECONDS + 30)
 def test_the_demo_keeps_every_promise_and_leaves_nothing_running(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "controlplane.cli.main", "demo", "--json", "--seconds", "12"],
+        [sys.executable, "-m", "controlplane.cli.main", "demo", "--seconds", "12", "--json"],
         env={**os.environ, "MUSTER_HOME": str(tmp_path / "home")},
         capture_output=True,
         text=True,

@@ -6,16 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
 from controlplane.cli import local
 from controlplane.embedded.home import Home
 from tests.support.planes import ready, start_tiny
 from tests.support.waiting import eventually
-
-app = typer.Typer()
-local.register(app)
 
 
 @pytest.fixture
@@ -32,7 +28,7 @@ def plane(home: Home) -> Iterator[subprocess.Popen[str]]:
 
 
 def muster(home: Home, *arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), env={"MUSTER_HOME": str(home.path)})
+    return CliRunner().invoke(local.app, list(arguments), env={"MUSTER_HOME": str(home.path)})
 
 
 def test_status_says_when_no_plane_runs_and_how_to_start_one(home: Home) -> None:

@@ -1,0 +1,125 @@
+"""Follows workloads: woken by the stream of events where the plane gives one, by looking again where it does not.
+
+Events only wake: what is told is always what the plane says when it is asked, so that nothing rests on an event that
+was lost.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from controlplane.cli import story
+from controlplane.cli.errors import CommandError
+from controlplane.cli.render import Json
+
+if TYPE_CHECKING:
+    from controlplane.cli.client import Client, Query
+
+LOOK_SECONDS = 1.0
+"""Between two looks where nothing wakes us."""
+CALM_SECONDS = 5.0
+"""Between two looks where events do: why something waits changes without one."""
+SILENCE_SECONDS = 60.0
+RECONNECT_SECONDS = 1.0
+
+
+def events(client: "Client", query: "Query", last: str = "") -> Iterator[Json]:
+    """What happens, in order, without end; a broken connection is taken up where it broke.
+
+    Raises CommandError where the plane refuses; the plane's silence is waited out.
+    """
+    import httpx
+
+    while True:
+        try:
+            with client.lines("/events", query, last, SILENCE_SECONDS) as lines:
+                for number, data in _messages(lines):
+                    last = number or last
+                    yield json.loads(data)
+        except httpx.TransportError:
+            pass  # it is taken up below
+        query = {name: value for name, value in query.items() if name != "after"} if last else query
+        time.sleep(RECONNECT_SECONDS)
+
+
+def _messages(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
+    """Id and data of each message; comments keep the connection alive and say nothing."""
+    number, data = "", []
+    for line in lines:
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "id":
+            number = value
+        elif name == "data":
+            data.append(value)
+        elif not line and data:
+            yield number, "\n".join(data)
+            data = []
+
+
+class Bell:
+    """Rings when something may have changed."""
+
+    def __init__(self, client: "Client", query: "Query") -> None:
+        self._rung = threading.Event()
+        self._hears = True
+        # A daemon: it must not keep a command from ending.
+        threading.Thread(target=self._listen, args=(client, query), daemon=True).start()
+
+    def wait(self, seconds: float) -> None:
+        """Until it rings, or for so long that looking again is due; at most `seconds`."""
+        self._rung.wait(min(seconds, CALM_SECONDS if self._hears else LOOK_SECONDS))
+        self._rung.clear()
+
+    def _listen(self, client: "Client", query: "Query") -> None:
+        try:
+            for _ in events(client, query):
+                self._rung.set()
+        except (CommandError, RuntimeError, ValueError):  # no such stream, or the command has ended
+            self._hears = False
+
+
+def looks(client: "Client", reference: str, seconds: float) -> Iterator[Json]:
+    """A workload, each time that something may have changed, up to its end or for so many seconds."""
+    deadline = time.monotonic() + seconds
+    bell = Bell(client, {"workload": reference})
+    while True:
+        found = client.get(f"/workloads/{reference}")
+        yield found
+        if found["state"] in story.FINAL or time.monotonic() >= deadline:
+            return
+        bell.wait(deadline - time.monotonic())
+
+
+@dataclass(slots=True)
+class Teller:
+    """Turns what is seen of one workload into lines, each said once."""
+
+    _said: str = ""
+    _ended: set[int] = field(default_factory=set)
+
+    def news(self, found: Json) -> list[str]:
+        """What is new since the last look."""
+        lines = []
+        for attempt in reversed(found["attempts"]):
+            is_last = attempt is found["attempts"][0] and found["state"] in story.FINAL
+            if attempt["outcome"] is not None and attempt["attempt"] not in self._ended and not is_last:
+                self._ended.add(attempt["attempt"])
+                lines.append(story.disturbance(found, attempt))
+        now = self._now(found)
+        if now != self._said:
+            self._said = now
+            lines.append(now)
+        return lines
+
+    @staticmethod
+    def _now(found: Json) -> str:
+        if found["state"] in story.FINAL:
+            return story.end(found)
+        last = found["attempts"][0] if found["attempts"] else None
+        if found["state"] == "pending" or last is None or last["outcome"] is not None:
+            return story.waiting(found) if found["state"] == "pending" else f"{found['name']} is {found['state']}"
+        return story.step(found, last)
