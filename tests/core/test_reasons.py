@@ -15,6 +15,9 @@ MADE_IN_CORE = {
     ReasonCode.NO_CLUSTER: "test_cycle",
     ReasonCode.CLUSTER_NOT_READY: "test_cycle",
     ReasonCode.CLUSTER_INVENTORY_STALE: "test_cycle",
+    ReasonCode.CLUSTER_CORDONED: "test_cordons",
+    ReasonCode.CLUSTER_DRAINED: "test_cordons",
+    ReasonCode.CAPACITY_CORDONED: "test_cordons",
     ReasonCode.CLUSTER_WITHOUT_FLAVOR: "test_cycle",
     ReasonCode.CLUSTER_NOT_SELECTED: "test_cycle",
     ReasonCode.CLUSTER_WITHOUT_NAMESPACE: "test_cycle",
@@ -38,6 +41,7 @@ MADE_IN_CORE = {
     ReasonCode.NEVER_SATISFIABLE: "test_quota",
 }
 MADE_ELSEWHERE = {
+    ReasonCode.CLUSTER_LOST,
     ReasonCode.FOREIGN_PODS,
     ReasonCode.NAME_CONFLICT,
     ReasonCode.LOCAL_POLICY,

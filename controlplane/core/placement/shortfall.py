@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from controlplane.core.demand import Earmark, Exclusion, PodSet, TopologyMode, Workload
 from controlplane.core.entitlement import quota_reason
-from controlplane.core.ids import ClusterId, FlavorName, QueueId
+from controlplane.core.ids import ClusterId, QueueId
 from controlplane.core.index import FleetIndex, PodSize
 from controlplane.core.placement.clusters import Ranked
 from controlplane.core.placement.workload import (
@@ -182,10 +182,9 @@ def _lacks(scenario: Scenario, pod_set: PodSet, cluster: ClusterId, room: Room) 
         "flavor": size.flavor or "flavor",
     }
     missing = pod_set.replicas - fits
-    cordoned, words = _cordoned(scenario, cluster, size.flavor)
-    if size.devices and cordoned >= missing * size.devices:
+    if size.devices and (cordoned := _cordoned(scenario, cluster, size, missing)) is not None:
         free = index.free_units(index.tree.root[cluster], size.flavor)
-        why = reason(ReasonCode.CAPACITY_CORDONED, free=free, cordoned=cordoned, words=words, **facts)
+        why = reason(ReasonCode.CAPACITY_CORDONED, free=free, cordoned=cordoned[0], words=cordoned[1], **facts)
         return Shortfall(missing, why)
     if is_required:
         why = reason(ReasonCode.TOPOLOGY_TOO_FRAGMENTED, level=pod_set.topology_level, domain=domain, **facts)
@@ -194,14 +193,20 @@ def _lacks(scenario: Scenario, pod_set: PodSet, cluster: ClusterId, room: Room) 
     return Shortfall(missing, reason(ReasonCode.NOT_ENOUGH_FREE, free=free, **facts))
 
 
-def _cordoned(scenario: Scenario, cluster: ClusterId, flavor: FlavorName) -> tuple[int, str]:
-    """Units of a Flavor that cordons by hand keep from use in a cluster, and why most of them on one node do."""
-    found = [
-        (units, -node.id, node.cordon)
-        for node in scenario.snapshot.nodes.values()
-        if node.cluster == cluster and node.cordon and (units := node.cordoned(flavor))
-    ]
-    return (sum(units for units, _, _ in found), max(found)[2]) if found else (0, "")
+def _cordoned(scenario: Scenario, cluster: ClusterId, size: PodSize, missing: int) -> tuple[int, str] | None:
+    """Units that cordons by hand keep from use in a cluster, and why most of them on one node do.
+
+    Only where the `missing` pods would fit, by their devices, were nothing cordoned; levels are not looked at.
+    """
+    index, more = scenario.index, 0
+    found: list[tuple[int, int, str]] = []
+    for node in scenario.snapshot.nodes.values():
+        if node.cluster != cluster or not node.cordon or not (units := node.cordoned(size.flavor)):
+            continue
+        free = index.free_on(index.tree.position[node.id], size.flavor)
+        more += (free + units) // size.devices - free // size.devices
+        found.append((units, -node.id, node.cordon))
+    return (sum(units for units, _, _ in found), max(found)[2]) if found and more >= missing else None
 
 
 def _best_domain(index: FleetIndex, size: PodSize, cluster: ClusterId, level: int, pods: int) -> tuple[int, str]:
