@@ -11,6 +11,9 @@ from controlplane.services.errors import Invalid, Malformed
 from controlplane.services.reading import Value, read_json, read_yaml
 
 JSON = frozenset({"application/json"})
+PARSED_AT_ONCE_BYTES = 16_384
+"""JSON up to here is parsed sooner than a thread could be asked to."""
+
 YAML = frozenset({"application/yaml", "application/x-yaml", "text/yaml"})
 
 
@@ -37,6 +40,8 @@ async def body_of(request: Request) -> Body:
     if kind not in JSON | YAML:
         raise Malformed("send application/json or application/yaml", slug="unsupported-media-type")
     raw = await read(request, container_of(request).settings.body_seconds)
+    if kind in JSON and len(raw) <= PARSED_AT_ONCE_BYTES:
+        return _parse(raw, is_json=True)
     return await asyncio.to_thread(_parse, raw, is_json=kind in JSON)
 
 
