@@ -48,7 +48,7 @@ compose-check: environment  ## build the images, bring docker-compose.yml up, se
 	@$(BIN)/python -m tests.compose.check
 
 chart-docs: environment  ## write the table of values into each chart's README, from values.yaml
-	@$(BIN)/python helm/values_table.py
+	@$(BIN)/python -m helm.values_table
 
 fmt: environment  ## put the source into the one accepted form
 	@$(BIN)/ruff check --quiet --fix $(SOURCES); $(BIN)/ruff format $(SOURCES)

@@ -37,9 +37,9 @@ def with_table(readme: str, values: str) -> str:
     return f"{before}{BEGIN}\n{table(values)}\n{END}{after}"
 
 
-def charts() -> Iterator[Path]:
+def charts() -> list[Path]:
     """The folder of each chart."""
-    yield from sorted(file.parent for file in CHARTS.glob("*/Chart.yaml"))
+    return sorted(file.parent for file in CHARTS.glob("*/Chart.yaml"))
 
 
 def main() -> int:

@@ -21,6 +21,8 @@ from tests.kube.cluster import KubeCluster
 
 CHARTS = Path(__file__).resolve().parents[2] / "helm"
 AGENT_CHART = CHARTS / "agent"
+PLANE_CHART = CHARTS / "controlplane"
+PLANE_NAMESPACE = "muster"
 RELEASE = "muster-agent"
 NAMESPACE = "muster-system"
 AGENT = "muster-agent"
@@ -32,6 +34,10 @@ AGENT_VALUES: Mapping[str, object] = {
     "tenants": [{"namespace": "nlp"}, {"namespace": "vision"}],
 }
 """The least that the agent's chart asks for, and two tenants."""
+
+
+PLANE_VALUES: Mapping[str, object] = {"agents": {"url": "https://agents.muster.example.com"}}
+"""The least that the plane's chart asks for."""
 
 
 class Refused(Exception):
@@ -57,6 +63,11 @@ def render(
     if done.returncode != 0:
         raise Refused(done.stderr)
     return [each for each in yaml.safe_load_all(done.stdout) if each]
+
+
+def render_plane(values: Mapping[str, object] | None = None) -> list[Json]:
+    """All objects of a release of the plane, hooks included; raises Refused."""
+    return render(PLANE_VALUES if values is None else values, namespace=PLANE_NAMESPACE, chart=PLANE_CHART)
 
 
 def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
