@@ -97,7 +97,8 @@ def history(attempt: Json) -> Iterator[str]:
             yield f"    {node['node']}: {node['pods']} pods, {node['devices']} {node['flavor']} ({states})"
     for each in attempt.get("words", []):
         code = "" if each["exitCode"] is None else f", exit code {each['exitCode']}"
-        yield f"  Rank {each['rank']} on {each['node'] or '?'} ({each['state']}{code}) said last:"
+        verb = "waits" if each["state"] == "pending" else "said last"
+        yield f"  Rank {each['rank']} on {each['node'] or '?'} ({each['state']}{code}) {verb}:"
         for line in clean(each["text"]).splitlines():
             yield f"    | {line}"
 

@@ -21,7 +21,7 @@ from controlplane.contract.agent.attempts import ANNOTATION_RANK, LABEL_ATTEMPT,
 from tests.helm.render import install_agent
 from tests.kube.client import Json
 from tests.kube.cluster import KubeCluster
-from tests.kube.objects import NodeShape
+from tests.kube.objects import KUBELET_LABEL, NodeShape
 from tests.kube.processes import Program
 from tests.kube.proxy import TcpProxy
 from tests.support.planes import LivePlane, live_plane
@@ -285,7 +285,7 @@ class Federation:
                 for raw in site.kube.client.list_all("Job", namespace, labels=f"!{LABEL_WORKLOAD}"):
                     site.kube.client.delete("Job", raw["metadata"]["name"], namespace)
                 site.kube.client.delete_all("Pod", namespace, labels=f"!{LABEL_WORKLOAD}")
-            for raw in site.kube.client.list_all("Node"):
+            for raw in site.kube.client.list_all("Node", labels=KUBELET_LABEL):  # a real kubelet is nobody's to play
                 site.kube.mend_node(raw["metadata"]["name"])
         eventually(lambda: not self.live(), STEP_SECONDS, what="the end of all work")
         self.apply(TENANCY)

@@ -25,6 +25,7 @@ from tests.kube.node.places import (
 CONTAINERD, KUBELET, PLUGIN = "containerd", "kubelet", "deviceplugin"
 STATUS_SECONDS = 1
 LEASE_SECONDS = 8  # a quarter of it is how often the kubelet says that it lives
+CTR = (f"{SOFTWARE}/usr/bin/ctr", f"--address={CONTAINERD_SOCKET}", "--namespace=k8s.io", "images")
 CONTAINERD_CONFIG = f"""\
 version = 2
 root = "{NODE}/containerd"
@@ -78,8 +79,12 @@ def programs(name: str, labels: Mapping[str, str]) -> dict[str, ProgramSetup]:
 
 def import_command(archive: str) -> list[str]:
     """To run inside, once containerd answers."""
-    ctr = [f"{SOFTWARE}/usr/bin/ctr", f"--address={CONTAINERD_SOCKET}", "--namespace=k8s.io"]
-    return [*ctr, "images", "import", "--snapshotter=native", f"{NODE}/{archive}"]
+    return [*CTR, "import", "--snapshotter=native", f"{NODE}/{archive}"]
+
+
+def tag_command(image: str, name: str) -> list[str]:
+    """To run inside: give an image another name."""
+    return [*CTR, "tag", image, name]
 
 
 def _kubelet(cgroup: str) -> dict[str, object]:

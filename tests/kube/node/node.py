@@ -87,6 +87,10 @@ class RealNode:
         self._healthy = count
         self._ask({"do": "tell", "name": PLUGIN, "text": f"healthy {count}"})
 
+    def add_image(self, name: str) -> None:
+        """As if somebody had pulled it: the programs' image, under another name."""
+        self._ask({"do": "run", "command": configs.tag_command(images.PROGRAM, name)})
+
     def run_inside(self, *command: str) -> str:
         """What a command prints that is run among the node's processes, to look around."""
         return str(self._ask({"do": "run", "command": list(command)})["words"])
