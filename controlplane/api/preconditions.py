@@ -16,8 +16,11 @@ from controlplane.services.preconditions import Expected
 
 _TAG = re.compile(r'(?:W/)?"([\x21\x23-\x7e]{0,200})"')
 _TAGS_MAX = 20
-_HEADER = Header(description='`"<ETag>"` of the thing as it was read, or `*`: whatever stands, but it must be there')
-_ABSENT = Header(description="`*`: it must not be there yet")
+_HEADER = Header(
+    alias="If-Match",
+    description='`"<ETag>"` of the thing as it was read, or `*`: whatever stands, but it must be there',
+)
+_ABSENT = Header(alias="If-None-Match", description="`*`: it must not be there yet")
 
 IfMatch = Annotated[str | None, _HEADER]
 IfNoneMatch = Annotated[str | None, _ABSENT]

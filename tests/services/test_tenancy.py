@@ -8,11 +8,11 @@ import yaml
 from controlplane.contract.rest.documents import Applied
 from controlplane.core.facts.tenancy import Principal
 from controlplane.services import applying, queries, tokens
-from controlplane.services.applying import Sent
+from controlplane.services.applying import How, Sent
 from controlplane.services.authz import Caller
 from controlplane.services.documents import document_from
 from controlplane.services.errors import Conflict
-from controlplane.services.ports.unit_of_work import run
+from controlplane.services.ports.unit_of_work import rehearse, run
 from controlplane.services.reading import read_yaml
 from tests.services.agents import node, ready
 from tests.services.planes import H100, Plane
@@ -37,8 +37,11 @@ def admin(plane: Plane) -> Principal:
 
 
 def apply(plane: Plane, *documents: dict[str, object]) -> list[Applied]:
-    sent = [Sent(*document_from(value)) for value in read_yaml(yaml.safe_dump_all(documents))]
-    return run(plane.uow, lambda uow: applying.apply(uow, Caller(admin(plane)), sent, lambda: "unused")).applied
+    return run(plane.uow, lambda uow: applying.apply(uow, Caller(admin(plane)), sent(*documents), str)).applied
+
+
+def sent(*documents: dict[str, object]) -> list[Sent]:
+    return [Sent(*document_from(value)) for value in read_yaml(yaml.safe_dump_all(documents))]
 
 
 def queue(path: str, **quota: int) -> dict[str, object]:
@@ -83,6 +86,43 @@ def test_a_cut_below_what_is_in_use_is_taken_with_a_warning_and_stops_admission_
     planner.take()
     planner.step()
     assert plane.state(second) == "reserved"
+
+
+def test_a_quota_that_is_withdrawn_or_cut_above_warns_as_well_and_a_dry_run_says_so_before(plane: Plane) -> None:
+    apply(plane, queue("lab", nominal=64), queue("lab/a", nominal=32, borrow=0))
+    leaf = plane.rows("SELECT id FROM queue WHERE path = 'lab/a'")[0].id
+    work = plane.workload("first", leaf, pods=4)
+    plane.planner().step()
+    assert plane.state(work) == "reserved"
+    bare = queue("lab/a")
+    bare["spec"] = {"namespace": "team"}
+    both = (queue("lab", nominal=0), bare)
+    accounts = plane.rows("SELECT * FROM account ORDER BY queue_id, flavor")
+    dry = rehearse(
+        plane.uow, lambda uow: applying.apply(uow, Caller(admin(plane)), sent(*both), str, How(dry_run=True))
+    )
+    assert plane.rows("SELECT * FROM account ORDER BY queue_id, flavor") == accounts
+
+    (root, cut) = apply(plane, *both)
+    assert [each.warnings for each in dry.applied] == [root.warnings, cut.warnings]
+    assert [warning.code for warning in root.warnings] == ["overdraft"]
+    assert f"32 {H100} are in use and 0 are allowed" in root.warnings[0].detail
+    assert [warning.code for warning in cut.warnings] == ["overdraft"], "it is no longer listed"
+    assert plane.state(work) == "reserved"
+
+
+def test_the_log_keeps_the_hash_of_a_document_before_and_after(plane: Plane) -> None:
+    apply(plane, queue("lab", nominal=64))
+    apply(plane, queue("lab", nominal=65))
+    apply(plane, queue("lab", nominal=65))
+    apply(plane, queue("lab", nominal=64))
+    rows = plane.rows(
+        "SELECT before_sha256, after_sha256 FROM audit WHERE object_kind = 'queue' AND object_id = 'lab' ORDER BY id"
+    )
+    hashes = [(row.before_sha256 and bytes(row.before_sha256), bytes(row.after_sha256)) for row in rows]
+    assert len(hashes) == 3, "what changes nothing is no deed"
+    assert (hashes[0][0], hashes[1][0], hashes[2][0]) == (None, hashes[0][1], hashes[1][1])
+    assert hashes[2][1] == hashes[0][1] != hashes[1][1]
 
 
 def test_a_root_without_a_nominal_counts_what_clusters_own(plane: Plane) -> None:

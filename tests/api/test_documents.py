@@ -1,0 +1,407 @@
+"""/api/v1/documents and apply over real HTTP: read back, compared, rehearsed, pruned, and changed by one at a time."""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from tests.api.bodies import YAML, workload
+from tests.support.api import Api
+
+H100 = "nvidia-h100-80gb"
+STANDS = {"If-Match": "*"}
+Document = dict[str, Any]
+Params = Mapping[str, str]
+NOTHING: Params = {}
+DRY = {"dryRun": "true"}
+
+
+def document(kind: str, name: str, labels: dict[str, str] | None = None, **spec: object) -> Document:
+    metadata = {"name": name, **({"labels": labels} if labels else {})}
+    return {"apiVersion": "muster.dev/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def applied(
+    client: httpx.Client, *documents: Document, headers: Mapping[str, str] | None = None, how: Params = NOTHING
+) -> httpx.Response:
+    body = yaml.safe_dump_all(documents)
+    return client.post("/api/v1/apply", content=body, headers={**YAML, **(headers or {})}, params=dict(how))
+
+
+def results(answer: httpx.Response) -> dict[str, str]:
+    assert answer.status_code == 200, answer.text
+    return {f"{each['kind']} {each['name']}": each["result"] for each in answer.json()["applied"]}
+
+
+def changes(answer: httpx.Response, at: int = 0) -> dict[str, tuple[object, object]]:
+    """By pointer: before and after; None where the document does not say it."""
+    listed = answer.json()["applied"][at]["changes"]
+    return {each["path"]: (each.get("before"), each.get("after")) for each in listed}
+
+
+def slug(answer: httpx.Response) -> tuple[int, str]:
+    return answer.status_code, str(answer.json()["type"]).rpartition("/")[2]
+
+
+def paths(client: httpx.Client) -> list[str]:
+    return [each["path"] for each in client.get("/api/v1/queues").json()["items"]]
+
+
+def deeds(client: httpx.Client, **asked: str) -> list[Document]:
+    listed: list[Document] = client.get("/api/v1/audit", params={"limit": 500, **asked}).json()["items"]
+    return listed
+
+
+WORLD = (
+    document("Pool", "big", {"team": "infra"}),
+    document("Policy", "big", {"team": "infra"}, earmarkSeconds=60, reclaim=False),
+    document("Cluster", "eu-west", {"region": "eu"}, pool="big", suspectSeconds=5, budgets={"pullSeconds": 7_200}),
+    document("Queue", "lab", {"team": "lab"}, quotas=[{"flavor": H100}]),
+    document("Queue", "lab/a", weight=2, namespace="lab-a", quotas=[{"flavor": H100, "nominal": 8, "lend": 4}]),
+)
+
+
+def test_what_is_read_back_is_what_was_written_and_changes_nothing_when_applied_again(admin: httpx.Client) -> None:
+    assert set(results(applied(admin, *WORLD)).values()) == {"created"}
+    read = [
+        admin.get(f"/api/v1/documents/{each['kind']}/{each['metadata']['name']}").json()["document"] for each in WORLD
+    ]
+    assert read == list(WORLD)
+    before = len(deeds(admin))
+    assert set(results(applied(admin, *read)).values()) == {"unchanged"}
+    assert len(deeds(admin)) == before, "what changes nothing is no deed"
+
+
+def test_documents_are_listed_by_kind_label_and_page(admin: httpx.Client) -> None:
+    applied(admin, *WORLD)
+    listed = admin.get("/api/v1/documents").json()
+    names = [f"{each['kind']} {each['name']}" for each in listed["items"]]
+    assert names == ["Cluster eu-west", "Policy big", "Pool big", "Queue lab", "Queue lab/a"]
+    assert listed["items"][3]["labels"] == {"team": "lab"}
+    found, cursor = [], None
+    for _ in range(3):
+        page = admin.get("/api/v1/documents", params={"limit": 2, **({"cursor": cursor} if cursor else {})}).json()
+        found += [f"{each['kind']} {each['name']}" for each in page["items"]]
+        cursor = page["next"]
+    assert (found, cursor) == (names, None)
+    only = admin.get("/api/v1/documents", params={"kind": "Queue", "label": "team=lab"}).json()["items"]
+    assert [each["name"] for each in only] == ["lab"]
+    assert slug(admin.get("/api/v1/documents", params={"kind": "Secret"})) == (400, "invalid-filter")
+    assert slug(admin.get("/api/v1/documents", params={"label": "team"})) == (400, "invalid-filter")
+    other = {"kind": "Queue", "cursor": admin.get("/api/v1/documents", params={"limit": 2}).json()["next"]}
+    assert slug(admin.get("/api/v1/documents", params=other)) == (400, "invalid-cursor")
+
+
+def test_a_change_is_told_by_pointer_with_both_sides(tree: httpx.Client) -> None:
+    changed = document(
+        "Queue", "research/nlp", {"team": "nlp"}, namespace="nlp",
+        quotas=[{"flavor": H100, "nominal": 96, "borrow": 64}, {"flavor": "nvidia-a100-80gb", "nominal": 8}],
+    )  # fmt: skip
+    answer = applied(tree, changed, how=DRY)
+    assert results(answer) == {"Queue research/nlp": "changed"}
+    assert changes(answer) == {
+        "/metadata/labels/team": (None, "nlp"),
+        f"/spec/quotas/{H100}/nominal": (128, 96),
+        "/spec/quotas/nvidia-a100-80gb/nominal": (None, 8),
+        "/spec/weight": (3, None),
+    }
+    assert list(changes(answer)) == sorted(changes(answer))
+    assert "before" not in answer.json()["applied"][0]["changes"][0]
+
+
+def test_a_dry_run_says_what_would_come_of_it_and_changes_nothing(tree: httpx.Client) -> None:
+    before, noted = tree.get("/api/v1/documents").json(), len(deeds(tree))
+    answer = applied(
+        tree,
+        document("Pool", "small"),
+        document("Policy", "small", backoffSeconds=5),
+        document("Cluster", "us", pool="small"),
+        document("Queue", "research/speech", namespace="speech", quotas=[{"flavor": H100, "nominal": 8}]),
+        document("Queue", "research/vision", namespace="vision"),
+        workload("first", {"replicas": 1}, queue="research/speech", pool="small"),
+        how=DRY,
+    )
+    assert results(answer) == {
+        "Pool small": "created",
+        "Policy small": "created",
+        "Cluster us": "created",
+        "Queue research/speech": "created",
+        "Queue research/vision": "changed",
+        "Workload first": "submitted",
+    }
+    assert answer.json()["dryRun"] is True
+    assert tree.get("/api/v1/documents").json() == before
+    assert tree.get("/api/v1/workloads").json()["items"] == []
+    assert len(deeds(tree)) == noted
+
+
+def test_a_dry_run_refuses_what_the_real_one_would(tree: httpx.Client) -> None:
+    dry = DRY
+    too_many = workload("huge", {"replicas": 1_000})
+    assert slug(applied(tree, too_many, how=dry)) == slug(applied(tree, too_many)) == (422, "never-satisfiable")
+    both_own = [document("Queue", name, quotas=[{"flavor": "nvidia-b200-192gb"}]) for name in ("a", "b")]
+    assert slug(applied(tree, *both_own, how=dry)) == slug(applied(tree, *both_own)) == (422, "quota-conflict")
+    orphan = document("Queue", "x/y")
+    refused = applied(tree, document("Queue", "z"), orphan, how=dry)
+    assert slug(refused) == (422, "queue-unknown")
+    assert refused.json()["errors"][0]["pointer"] == "/1/metadata/name"
+    nowhere = applied(tree, document("Cluster", "eu", pool="nowhere"))
+    assert slug(nowhere) == (422, "pool-unknown")
+    assert nowhere.json()["errors"][0]["pointer"] == "/0/spec/pool"
+    assert slug(applied(tree, document("Policy", "nowhere"))) == (422, "pool-unknown")
+
+
+def test_what_a_dry_run_has_shown_is_applied_only_while_it_still_holds(tree: httpx.Client) -> None:
+    wanted = [document("Queue", "research/nlp", namespace="nlp", weight=9), document("Queue", "research/new")]
+    basis = applied(tree, *wanted, how=DRY).json()["basis"]
+    elsewhere = document("Queue", "research/vision", namespace="vision", weight=5)
+    assert results(applied(tree, elsewhere)) == {"Queue research/vision": "changed"}
+    match = {"If-Match": f'"{basis}"'}
+    assert set(results(applied(tree, *wanted, headers=match)).values()) == {"changed", "created"}
+    failed = applied(tree, *wanted, headers=match)
+    assert slug(failed) == (412, "precondition-failed")
+    assert failed.headers["ETag"] == f'"{applied(tree, *wanted, how=DRY).json()["basis"]}"'
+
+
+def test_of_two_who_saw_the_same_state_exactly_one_wins(api: Api, tree: httpx.Client) -> None:
+    basis = applied(tree, document("Queue", "research/nlp", namespace="nlp"), how=DRY).json()["basis"]
+    etag = tree.get("/api/v1/documents/Queue/research/vision").headers["ETag"]
+
+    def apply(weight: int) -> int:
+        with httpx.Client(base_url=api.url, headers=tree.headers, trust_env=False) as client:
+            wanted = document("Queue", "research/nlp", namespace="nlp", weight=weight)
+            return applied(client, wanted, headers={"If-Match": f'"{basis}"'}).status_code
+
+    def put(weight: int) -> int:
+        with httpx.Client(base_url=api.url, headers=tree.headers, trust_env=False) as client:
+            wanted = document("Queue", "research/vision", namespace="vision", weight=weight)
+            return client.put(
+                "/api/v1/documents/Queue/research/vision", json=wanted, headers={"If-Match": etag}
+            ).status_code
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sorted(threads.map(apply, range(11, 15))) == [200, 412, 412, 412]
+        assert sorted(threads.map(put, range(11, 15))) == [200, 412, 412, 412]
+
+
+def test_one_document_is_put_and_deleted_only_by_who_says_what_stands(tree: httpx.Client) -> None:
+    address = "/api/v1/documents/Queue/research/nlp"
+    seen = tree.get(address)
+    etag = seen.headers["ETag"]
+    assert tree.get("/api/v1/queues/research/nlp").headers["ETag"] == etag == f'"{seen.json()["etag"]}"'
+    wanted = seen.json()["document"]
+    wanted["spec"]["weight"] = 7
+    assert slug(tree.put(address, json=wanted)) == (428, "precondition-required")
+    for wrong in ('"0"', f"W/{etag}", '"a", "b"'):
+        failed = tree.put(address, json=wanted, headers={"If-Match": wrong})
+        assert slug(failed) == (412, "precondition-failed"), wrong
+        assert failed.headers["ETag"] == etag
+    put = tree.put(address, json=wanted, headers={"If-Match": etag})
+    assert (put.json()["result"], put.json()["changes"]) == (
+        "changed", [{"path": "/spec/weight", "before": 3, "after": 7}],
+    )  # fmt: skip
+    assert put.headers["ETag"] == tree.get(address).headers["ETag"] != etag
+    assert tree.put(address, json=wanted, headers={"If-Match": put.headers["ETag"]}).json()["result"] == "unchanged"
+    assert slug(tree.delete(address)) == (428, "precondition-required")
+    assert slug(tree.delete("/api/v1/queues/research/nlp")) == (428, "precondition-required")
+    assert slug(tree.delete(address, headers={"If-Match": etag})) == (412, "precondition-failed")
+    assert tree.delete(address, headers={"If-Match": put.headers["ETag"]}).status_code == 204
+    assert slug(tree.get(address)) == (404, "not-found")
+    assert slug(tree.delete(address, headers=STANDS)) == (404, "not-found")
+    assert slug(tree.put(address, json=wanted, headers=STANDS)) == (412, "precondition-failed")
+
+
+def test_a_document_is_made_where_there_is_none_and_only_there(admin: httpx.Client) -> None:
+    address, wanted, absent = "/api/v1/documents/Pool/small", document("Pool", "small"), {"If-None-Match": "*"}
+    assert admin.put(address, json=wanted, headers=absent).json()["result"] == "created"
+    assert slug(admin.put(address, json=wanted, headers=absent)) == (412, "precondition-failed")
+    mismatch = admin.put("/api/v1/documents/Pool/large", json=wanted, headers=absent)
+    assert slug(mismatch) == (422, "invalid-value")
+    assert mismatch.json()["errors"][0]["pointer"] == "/metadata/name"
+    assert slug(admin.put("/api/v1/documents/Queue/small", json=wanted, headers=absent)) == (422, "invalid-value")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"If-Match": ""},
+        {"If-Match": "7"},
+        {"If-Match": '"7'},
+        {"If-Match": '*, "7"'},
+        {"If-Match": '"' + "x" * 300 + '"'},
+        {"If-Match": ", ".join(f'"{number}"' for number in range(30))},
+        {"If-None-Match": '"7"'},
+        {"If-Match": "*", "If-None-Match": "*"},
+    ],
+)
+def test_a_precondition_that_is_none_is_refused(admin: httpx.Client, headers: dict[str, str]) -> None:
+    answer = admin.put("/api/v1/documents/Pool/small", json=document("Pool", "small"), headers=headers)
+    assert slug(answer) == (400, "invalid-precondition")
+    assert admin.get("/api/v1/documents").json()["items"] == []
+
+
+@pytest.mark.parametrize(("kind", "name"), [("Workload", "w"), ("Flavor", H100), ("Secret", "s"), ("Queue", "no/such")])
+def test_what_is_not_stored_is_not_found(admin: httpx.Client, kind: str, name: str) -> None:
+    address = f"/api/v1/documents/{kind}/{name}"
+    assert slug(admin.get(address)) == (404, "not-found")
+    assert slug(admin.delete(address, headers=STANDS)) == (404, "not-found")
+
+
+def test_the_log_says_what_was_changed_of_a_document(tree: httpx.Client) -> None:
+    for weight in (5, 6):
+        applied(tree, document("Queue", "research/vision", namespace="vision", weight=weight))
+    tree.delete("/api/v1/documents/Queue/research/vision", headers=STANDS)
+    rows = deeds(tree, kind="queue", object="research/vision")
+    assert [row["action"] for row in rows] == ["queue.delete", "queue.write", "queue.write", "queue.write"]
+    assert rows[1]["facts"]["changes"] == ["/spec/weight"]
+
+
+def test_prune_takes_what_carries_the_label_and_was_not_sent_children_first(tree: httpx.Client) -> None:
+    mine = {"owner": "gitops"}
+    world = [
+        document("Queue", "a", mine), document("Queue", "a/b", mine), document("Queue", "a/b/c", mine),
+        document("Queue", "keep", mine), document("Pool", "old", mine), document("Policy", "old", mine, reclaim=False),
+        document("Cluster", "eu", mine),
+    ]  # fmt: skip
+    assert set(results(applied(tree, *world)).values()) == {"created"}
+    how = {"prune": "true", "label": "owner=gitops"}
+    shown = applied(tree, world[3], how={**how, **DRY})
+    assert results(shown) == {
+        "Queue keep": "unchanged", "Queue a/b/c": "deleted", "Queue a/b": "deleted", "Queue a": "deleted",
+        "Policy old": "deleted", "Pool old": "deleted",
+    }  # fmt: skip
+    assert changes(shown, 4) == {"/metadata/labels/owner": ("gitops", None), "/spec/reclaim": (False, None)}
+    match = {"If-Match": f'"{shown.json()["basis"]}"'}
+    applied(tree, document("Queue", "late", mine))
+    assert slug(applied(tree, world[3], headers=match, how=how)) == (412, "precondition-failed"), "late was not shown"
+    assert results(applied(tree, world[3], how=how))["Queue late"] == "deleted"
+    assert paths(tree) == ["keep", "research", "research/nlp", "research/vision"]
+    assert [each["kind"] for each in tree.get("/api/v1/documents").json()["items"] if each["name"] != "default"] == [
+        "Cluster", "Queue", "Queue", "Queue", "Queue",
+    ]  # fmt: skip
+
+
+def test_prune_is_refused_whole_where_one_is_in_use_or_no_label_is_given(tree: httpx.Client) -> None:
+    mine = {"owner": "gitops"}
+    applied(
+        tree,
+        document("Queue", "a", mine),
+        document("Queue", "busy", mine, namespace="busy", quotas=[{"flavor": H100, "nominal": 8}]),
+    )
+    assert tree.post("/api/v1/workloads", json=workload(pod_set={"replicas": 1}, queue="busy")).status_code == 201
+    how = {"prune": "true", "label": "owner=gitops"}
+    kept = document("Queue", "other")
+    refused = applied(tree, kept, how=how)
+    assert slug(refused) == (409, "queue-in-use")
+    assert "busy has 1 live workload" in refused.json()["detail"]
+    assert slug(applied(tree, kept, how={**how, **DRY})) == (409, "queue-in-use")
+    below = applied(tree, document("Queue", "a/b"), document("Queue", "busy", mine, namespace="busy"), how=how)
+    assert slug(below) == (422, "queue-unknown"), "its parent would go"
+    assert paths(tree) == ["a", "busy", "research", "research/nlp", "research/vision"]
+    assert slug(applied(tree, kept, how={"prune": "true"})) == (400, "invalid-filter")
+    assert slug(applied(tree, kept, how={"label": "owner=gitops"})) == (400, "invalid-filter")
+    assert slug(applied(tree, kept, how={"dryRun": "maybe"})) == (400, "invalid-parameter")
+
+
+def test_a_pool_goes_when_nothing_lives_in_it_and_a_policy_goes_back_to_the_defaults(tree: httpx.Client) -> None:
+    applied(
+        tree, document("Pool", "big"), document("Policy", "big", reclaim=False), document("Cluster", "eu", pool="big")
+    )
+    pool = "/api/v1/documents/Pool/big"
+    refused = tree.delete(pool, headers=STANDS)
+    assert slug(refused) == (409, "pool-in-use")
+    assert "eu" in refused.json()["detail"]
+    assert slug(tree.delete("/api/v1/documents/Cluster/eu", headers=STANDS)) == (409, "use-removal")
+    applied(tree, document("Pool", "spare"), document("Policy", "spare", reclaim=False))
+    assert tree.post("/api/v1/workloads", json=workload(pool="spare")).status_code == 201
+    assert slug(tree.delete("/api/v1/documents/Pool/spare", headers=STANDS)) == (409, "pool-in-use")
+    tree.post("/api/v1/workloads/llama/cancel")
+    assert tree.delete("/api/v1/documents/Pool/spare", headers=STANDS).status_code == 204
+    assert slug(tree.get("/api/v1/documents/Policy/spare")) == (404, "not-found")
+    assert slug(tree.post("/api/v1/workloads", json=workload(pool="spare"))) == (422, "pool-unknown")
+    assert results(applied(tree, document("Pool", "spare"))) == {"Pool spare": "created"}
+    assert slug(tree.get("/api/v1/documents/Policy/spare")) == (404, "not-found"), "a Pool begins with the defaults"
+    assert tree.delete("/api/v1/documents/Policy/big", headers=STANDS).status_code == 204
+    assert slug(tree.get("/api/v1/documents/Policy/big")) == (404, "not-found")
+    assert results(applied(tree, document("Policy", "big"))) == {"Policy big": "unchanged"}
+    applied(tree, document("Pool", "default"))
+    assert slug(tree.delete("/api/v1/documents/Pool/default", headers=STANDS)) == (409, "pool-in-use")
+
+
+def test_a_queue_that_is_deleted_takes_the_roles_in_it_along(api: Api, tree: httpx.Client) -> None:
+    ada = api.client(api.token("ada", "member", "research/vision"))
+    assert ada.get("/api/v1/documents/Queue/research/vision").status_code == 200
+    assert tree.delete("/api/v1/queues/research/vision", headers=STANDS).status_code == 204
+    assert results(applied(tree, document("Queue", "research/vision", namespace="other")))
+    assert slug(ada.get("/api/v1/documents/Queue/research/vision")) in {(404, "not-found"), (401, "invalid-token")}
+
+
+def test_a_caller_sees_documents_of_its_own_subtree_and_of_no_tenant(api: Api, tree: httpx.Client) -> None:
+    applied(tree, *WORLD)
+    ada = api.client(api.token("ada", "member", "research/nlp"))
+    seen = [f"{each['kind']} {each['name']}" for each in ada.get("/api/v1/documents").json()["items"]]
+    assert seen == ["Cluster eu-west", "Policy big", "Pool big", "Queue research/nlp"]
+    assert slug(ada.get("/api/v1/documents/Queue/lab/a")) == (404, "not-found")
+    assert slug(ada.delete("/api/v1/documents/Queue/lab/a", headers=STANDS)) == (404, "not-found")
+    assert slug(ada.delete("/api/v1/documents/Queue/research/nlp", headers=STANDS)) == (403, "forbidden")
+    assert slug(applied(ada, document("Queue", "research/nlp"), how=DRY)) == (403, "forbidden")
+    work = applied(ada, workload(), how={**DRY, "prune": "true", "label": "a=b"})
+    assert slug(work) == (403, "forbidden"), "prune asks for the right to delete"
+
+
+def test_a_queue_moves_to_where_a_deleted_one_was_but_not_below_one_with_work(tree: httpx.Client) -> None:
+    applied(
+        tree, document("Queue", "old"), document("Queue", "old/x"), document("Queue", "new"), document("Queue", "new/x")
+    )
+    for path in ("old/x", "old"):
+        assert tree.delete(f"/api/v1/queues/{path}", headers=STANDS).status_code == 204
+    etag = tree.get("/api/v1/queues/new").headers["ETag"]
+    wrong = tree.post("/api/v1/queues/new/move", json={"path": "old"}, headers={"If-Match": '"0"'})
+    assert slug(wrong) == (412, "precondition-failed")
+    moved = tree.post("/api/v1/queues/new/move", json={"path": "old"}, headers={"If-Match": etag})
+    assert (moved.status_code, moved.json()["path"]) == (200, "old")
+    assert moved.headers["ETag"] == tree.get("/api/v1/queues/old").headers["ETag"]
+    assert paths(tree) == ["old", "research", "old/x", "research/nlp", "research/vision"]
+    assert tree.post("/api/v1/workloads", json=workload()).status_code == 201
+    below = tree.post("/api/v1/queues/old/x/move", json={"path": "research/nlp/x"})
+    assert slug(below) == (409, "queue-in-use")
+    assert slug(tree.post("/api/v1/queues/research/nlp/move", json={"path": "old/nlp"})) == (409, "queue-in-use")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("research/nlр", (422, "invalid-name")),  # noqa: RUF001 - a Cyrillic letter that looks Latin
+        ("research/n\u200blp", (422, "invalid-name")),
+        ("research/\u202enlp", (422, "invalid-name")),
+        ("research/🙂", (422, "invalid-name")),
+        ("Research/NLP", (422, "invalid-name")),
+        ("research/" + "a" * 64, (422, "invalid-name")),
+        ("research/..", (422, "invalid-name")),
+        ("research/%2e%2e", (422, "invalid-name")),
+        ("research//nlp", (422, "invalid-name")),
+        ("/research", (422, "invalid-name")),
+        ("", (422, "invalid-name")),
+        ("research/default", (422, "reserved-name")),
+        ("kube-system", (422, "reserved-name")),
+    ],
+)
+def test_a_name_that_is_none_is_refused(tree: httpx.Client, name: str, expected: tuple[int, str]) -> None:
+    assert slug(applied(tree, document("Queue", name))) == expected
+    assert slug(tree.post("/api/v1/queues/research/nlp/move", json={"path": name})) == expected
+
+
+def test_names_that_clash_in_one_request_are_refused(tree: httpx.Client) -> None:
+    twice = applied(tree, document("Queue", "ai"), document("Queue", "ai/llm"), document("Queue", "ai/llm", weight=2))
+    assert slug(twice) == (409, "name-conflict")
+    assert paths(tree) == ["research", "research/nlp", "research/vision"]
+
+
+def test_nodes_of_a_cluster_are_not_stored_and_that_is_said(admin: httpx.Client) -> None:
+    nodes = [{"count": 2, "devices": {"flavor": H100, "count": 8}, "cpu": 8, "memory": "1Gi"}]
+    answer = applied(admin, document("Cluster", "eu", nodes=nodes))
+    assert [each["code"] for each in answer.json()["applied"][0]["warnings"]] == ["not-stored"]
+    assert results(applied(admin, document("Cluster", "eu"))) == {"Cluster eu": "unchanged"}
