@@ -35,6 +35,8 @@ class Settings(BaseSettings):
     body_seconds: Seconds = Field(default=30, description="How long a request's head, then its body, may take to come.")
     requests_per_second: int = Field(default=500, ge=1, le=100_000, description="Of one principal, in each process.")
     requests_burst: int = Field(default=1_000, ge=1, le=1_000_000, description="The same, at once after a silence.")
+    streams_max: int = Field(default=200, ge=1, le=10_000, description="Streams of events open at once, each process.")
+    streams_per_principal: int = Field(default=10, ge=1, le=10_000, description="Of these, those of one principal.")
     secrets_dir: Path | None = Field(default=None, description="Folder of the plane's signing key; the API needs it.")
 
     poll_seconds: Seconds = Field(default=25, description="The longest that an agent's sync waits for directives.")

@@ -16,13 +16,14 @@ DECISIONS = Counter("muster_decisions_total", "Decisions committed.", ["kind"])
 DECISIONS_DROPPED = Counter("muster_decisions_dropped_total", "Decisions that the recheck refused.", ["kind"])
 AGENT_SYNCS = Counter("muster_agent_syncs_total", "Sync requests of agents answered.", ["outcome"])
 AGENT_WAITS = Gauge("muster_agent_long_polls", "Long polls of agents that wait now.")
+EVENT_STREAMS = Gauge("muster_event_streams", "Streams of events that are open now.")
 SWEPT = Counter("muster_due_rows_swept_total", "Due rows worked by a sweep.", ["kind"])
 HTTP_REQUESTS = Counter("muster_http_requests_total", "Requests answered.", ["route", "status"])
 HTTP_SECONDS = Histogram("muster_http_seconds", "Time to answer a request.", ["route"])
 
 METRICS = (
     WORKLOADS_SUBMITTED, CYCLES, CYCLE_SECONDS, DECISIONS, DECISIONS_DROPPED,
-    AGENT_SYNCS, AGENT_WAITS, SWEPT, HTTP_REQUESTS, HTTP_SECONDS,
+    AGENT_SYNCS, AGENT_WAITS, EVENT_STREAMS, SWEPT, HTTP_REQUESTS, HTTP_SECONDS,
 )  # fmt: skip
 
 

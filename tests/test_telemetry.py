@@ -13,6 +13,7 @@ NAMES = {
     "muster_decisions_dropped_total": ("counter", ("kind",)),
     "muster_agent_syncs_total": ("counter", ("outcome",)),
     "muster_agent_long_polls": ("gauge", ()),
+    "muster_event_streams": ("gauge", ()),
     "muster_due_rows_swept_total": ("counter", ("kind",)),
     "muster_http_requests_total": ("counter", ("route", "status")),
     "muster_http_seconds": ("histogram", ("route",)),

@@ -13,8 +13,9 @@ from controlplane.api.auth import Door
 from controlplane.api.edge import Edge
 from controlplane.api.openapi import describe
 from controlplane.api.problems import TABLE, on_http, on_known, on_parameters
-from controlplane.api.routes import cordons, documents, fleet, health, operations, people, tenancy, workloads
+from controlplane.api.routes import cordons, documents, events, fleet, health, operations, people, tenancy, workloads
 from controlplane.api.routes.agents import AgentDoor, agent_router
+from controlplane.api.streams import EventHub
 from controlplane.bootstrap import Container
 
 VERSION = "v1"
@@ -26,6 +27,7 @@ ROUTERS: Sequence[APIRouter] = (
     fleet.router,
     cordons.router,
     operations.router,
+    events.router,
     health.alive,
     health.router,
 )
@@ -46,6 +48,7 @@ def _app(container: Container, title: str, routers: Sequence[APIRouter]) -> ASGI
     app = FastAPI(title=title, version=VERSION, docs_url=None, redoc_url=None, openapi_url="/openapi.json")
     app.state.container = container
     app.state.door = Door.of(container)
+    app.state.events = EventHub(container)
     for router in routers:
         app.include_router(router)
     routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]

@@ -6,7 +6,9 @@ from fastapi import Header
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from controlplane.contract.rest.cordons import WorkChoice
+from controlplane.contract.rest.events import EVENT_KINDS
 from controlplane.services.cursors import LIMIT_MAX, Paging
+from controlplane.services.errors import Malformed
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 IdempotencyKey = Annotated[str | None, Header(alias=IDEMPOTENCY_KEY)]
@@ -86,6 +88,25 @@ class BindingQuery(PeopleQuery):
 
     role: Literal["platform-admin", "team-lead", "member", "auditor"] | None = None
     queue: Word = None
+
+
+class EventQuery(BaseModel):
+    """What to hear of; `kind` may name several, with commas; `queue` means its whole subtree."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    workload: Word = None
+    queue: Word = None
+    kind: Annotated[str | None, Field(max_length=200, pattern=r"^[a-z]{1,20}(,[a-z]{1,20})*$")] = None
+    after: Annotated[int | None, Field(ge=0, le=2**62)] = None
+
+    def kinds(self) -> tuple[str, ...]:
+        """Those that are named; raises Malformed for one that is none."""
+        named = tuple((self.kind or "").split(",")) if self.kind else ()
+        if unknown := set(named) - EVENT_KINDS:
+            words = f"there is no kind {min(unknown)}; there are {', '.join(sorted(EVENT_KINDS))}"
+            raise Malformed(words, slug="invalid-filter")
+        return named
 
 
 class AuditQuery(PageQuery):

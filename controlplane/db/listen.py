@@ -24,6 +24,8 @@ _CONNECT_SECONDS = 3
 
 _log = structlog.get_logger(__name__)
 
+ANYTHING = ClusterId(0)  # no cluster's id: who waits for it is woken by every word
+
 Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Event]
 
 
@@ -48,7 +50,7 @@ class Waker:
         if self._thread.is_alive():
             self._thread.join(POLL_SECONDS + _CONNECT_SECONDS)
 
-    async def wait(self, cluster: ClusterId, seconds: float = POLL_SECONDS) -> bool:
+    async def wait(self, cluster: ClusterId = ANYTHING, seconds: float = POLL_SECONDS) -> bool:
         """Until there may be news for `cluster`, at most `seconds` and never longer than the poll behind it.
 
         True where a NOTIFY named it. Look at the rows before and after: a commit in between is seen by one of the two.
@@ -95,7 +97,8 @@ class Waker:
     def _wake(self, clusters: Iterable[ClusterId] | None) -> None:
         """Wake those who wait for these clusters; None: everybody."""
         with self._lock:
-            named = list(self._waiters) if clusters is None else [each for each in clusters if each in self._waiters]
+            heard = list(self._waiters) if clusters is None else [ANYTHING, *clusters]
+            named = [each for each in heard if each in self._waiters]
             waiting = [waiter for cluster in named for waiter in self._waiters[cluster]]
         for loop, event in waiting:
             try:

@@ -21,6 +21,7 @@ from controlplane.db.stores.attempts import AttemptStore
 from controlplane.db.stores.audit import AuditStore
 from controlplane.db.stores.cordons import CordonStore
 from controlplane.db.stores.documents import DocumentStore
+from controlplane.db.stores.events import EventStore
 from controlplane.db.stores.fleet import FleetStore
 from controlplane.db.stores.ledger import LedgerStore
 from controlplane.db.stores.people import PeopleStore
@@ -155,6 +156,11 @@ class SqlUnitOfWork:
     def ledger(self) -> LedgerStore:
         """Accounts, Transfers, reservations, usage."""
         return LedgerStore(self._session, self.now)
+
+    @cached_property
+    def events(self) -> EventStore:
+        """What happened, in order."""
+        return EventStore(self._session, self.now)
 
     @cached_property
     def audit(self) -> AuditStore:

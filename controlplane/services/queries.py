@@ -159,10 +159,16 @@ def bindings(uow: UnitOfWork, principal: Principal, wanted: PeopleFilter, paging
 
 def _known(uow: UnitOfWork, principal: Principal, queue: str | None, cluster: str | None) -> None:
     """A filter that names nothing is a mistake and no empty list; raises NotFound."""
-    if queue is not None and (uow.tenancy.queue(queue) is None or not _touches(principal, queue)):
-        raise NotFound(f"there is no queue {queue[:100]}")
+    if queue is not None:
+        require_queue(uow, principal, queue)
     if cluster is not None and uow.fleet.cluster_named(cluster) is None:
         raise NotFound(f"there is no cluster {cluster[:100]}")
+
+
+def require_queue(uow: UnitOfWork, principal: Principal, path: str) -> None:
+    """Raise NotFound where there is no such Queue, or none that the caller sees itself or something below."""
+    if uow.tenancy.queue(path) is None or not _touches(principal, path):
+        raise NotFound(f"there is no queue {path[:100]}")
 
 
 def _touches(principal: Principal, path: str) -> bool:

@@ -11,7 +11,7 @@ from datetime import timedelta
 import structlog
 
 from controlplane.bootstrap import Container
-from controlplane.services import accounting, attempts, cordons, fleet, removal, scheduling, sync
+from controlplane.services import accounting, attempts, cordons, events, fleet, removal, scheduling, sync
 from controlplane.services.ports.unit_of_work import UnitOfWork
 
 log = structlog.get_logger(__name__)
@@ -83,8 +83,7 @@ def _roll_up_usage(container: Container) -> int:
 
 
 def _seal_audit(container: Container) -> int:
-    with container.uow_factory() as uow:
-        return uow.audit.seal(BATCH)
+    return events.settle(container.uow_factory)
 
 
 def _rebalance(container: Container) -> int:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 
@@ -58,6 +59,47 @@ def test_a_row_that_commits_behind_a_sealed_one_is_sealed_too(rows: Rows) -> Non
         late.audit.write()  # type: ignore[attr-defined]  # the store's own; it takes the number before the others do
         deeds(rows, "early")
         assert seal(rows) == 1
+    assert seal(rows) == 1
+
+
+def test_a_row_stands_behind_what_it_rests_on_whenever_their_transactions_began(rows: Rows) -> None:
+    """Three begin; the last one ends first, the first one does what rests on it, and one in between goes on."""
+    first, between = rows.uow(), rows.uow()
+    with between:
+        with first:
+            for name, began in (("first", first), ("between", between)):
+                began.tenancy.put_principal("person", name)  # takes its transaction's number
+            deeds(rows, "cause")
+            first.audit.record(actor="person:ada", action="test", object_kind="thing", object_id="effect")
+        assert seal(rows) == 2
+    places = rows.run("SELECT object_id FROM audit JOIN audit_seal ON audit_id = audit.id ORDER BY position")
+    assert [row[0] for row in places] == ["cause", "effect"]
+
+
+def test_a_sealer_reads_no_more_than_what_came_since_and_whoever_was_late(rows: Rows) -> None:
+    deeds(rows, *(str(number) for number in range(50)))
+    seal(rows)
+    deeds(rows, "new")
+    seal(rows)
+    plan = rows.run(
+        "EXPLAIN (ANALYZE, FORMAT JSON) SELECT id FROM audit WHERE xid >= (SELECT horizon FROM audit_seal"
+        " ORDER BY position DESC LIMIT 1)"
+    )
+    (told,) = cast("list[dict[str, Any]]", plan[0][0])
+    assert told["Plan"]["Actual Rows"] <= 1
+
+
+def test_a_log_that_was_written_by_another_server_goes_on(rows: Rows) -> None:
+    """A dump is read back where transactions are numbered lower than in the log."""
+    deeds(rows, "a", "b")
+    seal(rows, limit=1)
+    rows.run(
+        "INSERT INTO audit_seal (position, audit_id, chain, horizon) SELECT 2, id, sha256(chain || audit_bytes(audit)),"
+        " '900000000000' FROM audit_seal, audit WHERE object_id = 'b'"
+    )
+    deeds(rows, "c")
+    assert seal(rows) == 1
+    deeds(rows, "d")
     assert seal(rows) == 1
 
 

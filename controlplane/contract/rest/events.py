@@ -4,6 +4,13 @@ from pydantic import Field
 
 from controlplane.contract.rest.common import Json, Moment, RestModel
 
+EVENT_KINDS = frozenset(
+    {
+        "workload", "attempt", "queue", "pool", "policy", "flavor", "cluster", "node", "device", "principal", "token",
+        "route",
+    }
+)  # fmt: skip
+
 
 class EventView(RestModel):
     """One event, the `data` of a message. `position` is also the message's id: send it as `Last-Event-ID` to go on.

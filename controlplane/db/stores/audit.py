@@ -1,7 +1,8 @@
 """The audit log: append only, sealed afterwards into a chain of hashes.
 
 Rows are written in the transaction of the deed. The chain is made later, by one sealer, because rows commit in another
-order than they were numbered; `audit_seal` gives each row its place in the chain. The doctor checks it.
+order than they were numbered; `audit_seal` gives each row its place in the chain, without a gap, and what a deed rests
+on stands before it. The stream of events is this order. The doctor checks the chain.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ from sqlalchemy.orm import Session
 from controlplane.core.facts.ledger import AuditEntry
 
 GENESIS = bytes(32)
+CHANNEL = "muster"  # of `db.listen`
 _SEALER = 0x6D75_7301  # advisory lock: one sealer at a time
 
 _INSERT = text("""
@@ -24,14 +26,29 @@ SELECT :now, e->>0, e->>1, e->>2, e->>3, e->>4, e->>5, e->>6, e->7, decode(e->>8
 FROM jsonb_array_elements(CAST(:entries AS jsonb)) WITH ORDINALITY AS listed (e, position) ORDER BY position
 """)
 
-# Ids are given before commits, so a row may appear behind one that is sealed already; it can be late by the length
-# of a transaction, for which an hour is more than the time-outs allow.
-_UNSEALED = text("""
-SELECT a.id, audit_bytes(a) FROM audit a
-WHERE a.at >= coalesce((SELECT b.at - interval '1 hour' FROM audit b JOIN audit_seal s ON s.audit_id = b.id
-                        ORDER BY s.position DESC LIMIT 1), '-infinity')
-  AND NOT EXISTS (SELECT FROM audit_seal s WHERE s.audit_id = a.id)
-ORDER BY a.at, a.id LIMIT :limit
+# The last seal, and how far the log was read for it. A horizon beyond every transaction of this server was written by
+# another one, whose dump this is; then nothing is known.
+_LAST = text("""
+SELECT position, chain, horizon AS since, horizon > pg_snapshot_xmax(pg_current_snapshot()) AS is_foreign
+FROM audit_seal ORDER BY position DESC LIMIT 1
+""")
+
+# Rows commit in another order than they were numbered, so one may appear behind those that have their place already.
+# All of them are of transactions that were not over at the last look. In the order of their ids, which are drawn when
+# everything is locked that the deed needs: of two deeds on one object, the earlier one has the smaller id.
+_UNSEALED = """
+SELECT audit.id, audit_bytes(audit), pg_snapshot_xmin(pg_current_snapshot()) AS xmin FROM audit
+WHERE {late} AND NOT EXISTS (SELECT FROM audit_seal WHERE audit_seal.audit_id = audit.id)
+ORDER BY audit.id LIMIT :limit
+"""
+_OF_LATE = text(
+    _UNSEALED.format(late="audit.xid >= CAST(:since AS xid8) AND audit.xid < pg_snapshot_xmax(pg_current_snapshot())")
+)
+_OF_ALL = text(_UNSEALED.format(late="true"))
+_SEAL = text("""
+INSERT INTO audit_seal (position, audit_id, chain, horizon)
+SELECT place, id, link, CAST(:horizon AS xid8)
+FROM unnest(CAST(:positions AS bigint[]), CAST(:ids AS bigint[]), CAST(:chains AS bytea[])) AS listed (place, id, link)
 """)
 
 
@@ -79,23 +96,38 @@ class AuditStore:
         self._entries.clear()
 
     def seal(self, limit: int) -> int:
-        """Chain up to `limit` rows that are not sealed yet; 0 also where another sealer is at work."""
+        """Give up to `limit` rows their place in the log and its chain; 0 also where another sealer is at work.
+
+        Whoever waits for news of the log (`db.listen`) is woken by the commit.
+        """
         if not self._session.execute(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": _SEALER}).scalar_one():
             return 0
-        last = self._session.execute(
-            text("SELECT position, chain FROM audit_seal ORDER BY position DESC LIMIT 1")
-        ).one_or_none()
+        last = self._session.execute(_LAST).one_or_none()
         position, chain = (0, GENESIS) if last is None else (int(last.position), bytes(last.chain))
-        seals: list[dict[str, object]] = []
-        for audit_id, content in self._session.execute(_UNSEALED, {"limit": limit}):
-            position += 1
+        since = "0" if last is None or last.is_foreign else str(last.since)
+        given = {"limit": limit} if since == "0" else {"limit": limit, "since": since}
+        rows = self._session.execute(_OF_ALL if since == "0" else _OF_LATE, given).all()
+        if not rows:
+            return 0
+        chains: list[bytes] = []
+        for _, content, _ in rows:
             chain = hashlib.sha256(chain + bytes(content)).digest()
-            seals.append({"position": position, "audit_id": audit_id, "chain": chain})
-        if seals:
-            self._session.execute(
-                text("INSERT INTO audit_seal (position, audit_id, chain) VALUES (:position, :audit_id, :chain)"), seals
-            )
-        return len(seals)
+            chains.append(chain)
+        self._session.execute(
+            _SEAL,
+            {
+                "positions": list(range(position + 1, position + 1 + len(rows))),
+                "ids": [row.id for row in rows],
+                "chains": chains,
+                "horizon": since if len(rows) == limit else str(rows[0].xmin),  # what the limit left is not read yet
+            },
+        )
+        self._session.execute(text("SELECT pg_notify(:channel, '')"), {"channel": CHANNEL})
+        return len(rows)
+
+    def head(self) -> int:
+        """The last place that was given in the log; 0: none."""
+        return int(self._session.execute(text("SELECT coalesce(max(position), 0) FROM audit_seal")).scalar_one())
 
 
 def _hex(digest: bytes | None) -> str | None:

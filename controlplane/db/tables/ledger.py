@@ -11,7 +11,7 @@ from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, LargeBina
 from sqlalchemy.dialects.postgresql import JSONB, TSTZRANGE, UUID, ExcludeConstraint, Range
 from sqlalchemy.orm import Mapped, mapped_column
 
-from controlplane.db.base import Base, Big, BigKey, Document, Moment
+from controlplane.db.base import Base, Big, BigKey, Document, Moment, Xid8
 
 _UUID = UUID(as_uuid=False)
 
@@ -128,6 +128,7 @@ class Audit(Base):
     facts: Mapped[Document] = mapped_column(server_default=text("'{}'"))
     before_sha256: Mapped[bytes | None]
     after_sha256: Mapped[bytes | None]
+    xid: Mapped[int] = mapped_column(Xid8, server_default=text("pg_current_xact_id()"), index=True)
 
 
 class AuditSeal(Base):
@@ -140,6 +141,7 @@ class AuditSeal(Base):
     position: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     audit_id: Mapped[int] = mapped_column(BigInteger, unique=True)
     chain: Mapped[bytes]
+    horizon: Mapped[int] = mapped_column(Xid8, server_default=text("'0'"))  # rows of transactions before have a seal
 
 
 class Cycle(Base):

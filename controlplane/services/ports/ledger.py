@@ -88,4 +88,7 @@ class AuditStore(Protocol):
         """Note many deeds at once."""
 
     def seal(self, limit: int) -> int:
-        """Chain up to `limit` rows that are not sealed yet; returns how many. One sealer at a time."""
+        """Give up to `limit` rows their place in the log and its chain; returns how many. One sealer at a time."""
+
+    def head(self) -> int:
+        """The last place that was given in the log; 0: none."""

@@ -19,6 +19,7 @@ from controlplane.core.ids import ClusterId, PoolId
 from controlplane.services.ports.attempts import AttemptStore
 from controlplane.services.ports.cordons import CordonStore
 from controlplane.services.ports.documents import DocumentStore
+from controlplane.services.ports.events import EventStore
 from controlplane.services.ports.fleet import AgentStore, FleetStore
 from controlplane.services.ports.ledger import AuditStore, LedgerStore
 from controlplane.services.ports.people import PeopleStore
@@ -74,6 +75,9 @@ class UnitOfWork(Protocol):
 
     @property
     def ledger(self) -> LedgerStore: ...
+
+    @property
+    def events(self) -> EventStore: ...
 
     @property
     def audit(self) -> AuditStore: ...
