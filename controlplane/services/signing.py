@@ -6,10 +6,7 @@ plane knows public keys alone. Which key may sign what is decided by `enrolment`
 
 import hashlib
 import hmac
-import json
-import os
-import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,11 +15,11 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey
 
 from controlplane.contract.agent.enrolment import ALGORITHMS
+from controlplane.services import signing_keys
 from controlplane.services.errors import Invalid, Unauthenticated
+from controlplane.services.signing_keys import CURVE, PUBLIC, make_key, offered, read_key, shown_part
 
-KEY_FILE = "directives.jwk"
-CURVE = "P-256"
-_PUBLIC = ("kty", "crv", "x", "y")
+KEY_FILE = signing_keys.KEY_FILE
 _HEADER_BYTES_MAX = 2_048
 
 
@@ -35,10 +32,14 @@ class Verified:
 
 
 class Signer:
-    """The plane's own key."""
+    """The plane's own key, and how agents are told of it and of those that came before or come next."""
 
-    def __init__(self, key: ECKey) -> None:
+    def __init__(
+        self, key: ECKey, shown: Mapping[str, str] | None = None, others: Sequence[Mapping[str, str]] = ()
+    ) -> None:
+        """`shown`: how agents are told of this key, perhaps with who signed for it; `others`: further keys of ours."""
         self._key = key
+        self._offered = [dict(each) for each in (shown or shown_part(key), *others)]
         self.thumbprint = key.thumbprint()
 
     def derived(self, purpose: str) -> bytes:
@@ -48,7 +49,7 @@ class Signer:
 
     def public_keys(self) -> list[dict[str, str]]:
         """The JWKs by which agents know our directives."""
-        return [{**public_part(self._key), "kid": self.thumbprint, "alg": ALGORITHMS[0]}]
+        return self._offered
 
     def sign(self, type_: str, payload: bytes) -> str:
         """A compact JWS of this type."""
@@ -61,8 +62,8 @@ def load_signer(folder: Path) -> Signer:
     file = folder / KEY_FILE
     if not file.exists():
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _make(file)
-    return Signer(ECKey.import_key(json.loads(file.read_text())))
+        make_key(file)
+    return Signer(*read_key(file), offered(folder))
 
 
 def public_key(jwk: Mapping[str, object]) -> ECKey:
@@ -71,7 +72,7 @@ def public_key(jwk: Mapping[str, object]) -> ECKey:
         raise Invalid(f"the key must be an EC key on {CURVE}", slug="invalid-key")
     if jwk.keys() & {"d", "k", "p", "q"}:
         raise Invalid("only the public part of a key may be sent; make a new key", slug="invalid-key")
-    parts = {name: jwk.get(name) for name in _PUBLIC}
+    parts = {name: jwk.get(name) for name in PUBLIC}
     if not all(isinstance(part, str) and len(part) <= 64 for part in parts.values()):
         raise Invalid("the key is malformed", slug="invalid-key")
     try:
@@ -83,7 +84,7 @@ def public_key(jwk: Mapping[str, object]) -> ECKey:
 def public_part(key: ECKey) -> dict[str, str]:
     """The four words of a public EC key."""
     words = key.as_dict(private=False)
-    return {name: str(words[name]) for name in _PUBLIC}
+    return {name: str(words[name]) for name in PUBLIC}
 
 
 def header_of(token: str) -> dict[str, object]:
@@ -110,18 +111,3 @@ def verified(token: str, key: ECKey, type_: str | None, algorithm: str) -> Verif
     if not holds:
         raise Unauthenticated("the signature does not hold", slug="invalid-token")
     return Verified(key.thumbprint(), found.payload)
-
-
-def _make(file: Path) -> None:
-    draft = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as out:
-        json.dump(ECKey.generate_key(CURVE).as_dict(private=True), out)
-        out.flush()
-        os.fsync(out.fileno())
-    try:
-        os.link(draft, file)
-    except FileExistsError:
-        pass
-    finally:
-        draft.unlink()
