@@ -79,10 +79,11 @@ class DocumentStore:
         self._session.execute(sql.MOVE_PATHS, {"path": path, "old": old})
 
     def delete_queues(self, queues: Collection[QueueId]) -> int:
-        """Mark them deleted; their Quotas are withdrawn, their role bindings end."""
+        """Mark them deleted; their Quotas are withdrawn, roles bound to them and tokens bounded by them end."""
         given = {"queues": sorted(queues), "now": self._now}
         self._session.execute(sql.DELETE_QUEUES, given)
         self._session.execute(sql.WITHDRAW_ALL, given)
+        self._session.execute(sql.REVOKE_WITHIN, given)  # a Queue that is made again there is somebody else's
         return len(self._session.execute(sql.UNBIND, given).all())
 
     def put_pool(self, name: str, labels: Mapping[str, str], spec: Mapping[str, object]) -> PoolId:

@@ -93,6 +93,9 @@ DELETE_QUEUES = text("""
 WITHDRAW_ALL = text("""
     UPDATE quota SET is_listed = false WHERE queue_id = ANY(CAST(:queues AS bigint[])) AND is_listed""")
 UNBIND = text("DELETE FROM role_binding WHERE queue_id = ANY(CAST(:queues AS bigint[])) RETURNING id")
+REVOKE_WITHIN = text("""
+    UPDATE api_token SET revoked_at = :now
+    WHERE within_queue_id = ANY(CAST(:queues AS bigint[])) AND revoked_at IS NULL""")
 
 PUT_POOL = text("""
     INSERT INTO pool (name, labels, spec) VALUES (:name, CAST(:labels AS jsonb), CAST(:spec AS jsonb))

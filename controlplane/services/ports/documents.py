@@ -32,7 +32,7 @@ class DocumentStore(Protocol):
         """Give it, and all below it, new paths; a deleted Queue that has one of them gives it up."""
 
     def delete_queues(self, queues: Collection[QueueId]) -> int:
-        """Mark them deleted, withdraw their Quotas, end the roles bound to them; how many roles those were."""
+        """Mark them deleted, withdraw their Quotas, end roles and tokens bound to them; how many roles those were."""
 
     def put_pool(self, name: str, labels: Mapping[str, str], spec: Mapping[str, object]) -> PoolId:
         """Write the Pool."""
