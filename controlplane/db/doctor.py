@@ -10,9 +10,9 @@ from sqlalchemy import Connection, text
 
 from controlplane.contract.agent.attempts import Budgets
 from controlplane.core.facts.violations import Violation
-from controlplane.db.invariants import devices, history, protocol, quota, work
+from controlplane.db.invariants import devices, fleet, history, protocol, quota, work
 
-CHECKS = (*quota.CHECKS, *history.CHECKS, *devices.CHECKS, *work.CHECKS, *protocol.CHECKS)
+CHECKS = (*quota.CHECKS, *history.CHECKS, *devices.CHECKS, *work.CHECKS, *protocol.CHECKS, *fleet.CHECKS)
 PARTIAL_SECONDS = 3_900  # more than a start may take before the plane voids it, where budgets are as usual
 _USUAL = Budgets()
 _USUAL_SECONDS = _USUAL.bind_seconds + _USUAL.pull_seconds + _USUAL.ready_seconds  # longer ones are given more time

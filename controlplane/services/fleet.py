@@ -160,7 +160,14 @@ def note_listening(uow: UnitOfWork) -> None:
     uow.agents.note_listening(LISTENING_GAP_SECONDS)
 
 
-def move(uow: UnitOfWork, cluster: ClusterFact, event: ClusterEvent, actor: str, request_id: str = "") -> ClusterFact:
+def move(
+    uow: UnitOfWork,
+    cluster: ClusterFact,
+    event: ClusterEvent,
+    actor: str,
+    request_id: str = "",
+    facts: Document | None = None,
+) -> ClusterFact:
     """Advance a locked Cluster, with its audit row; `lost_at` is written as given. Raises ImpossibleTransition."""
     state = advance_cluster(cluster.state, event)
     seconds = seconds_of(cluster, "suspectSeconds", SUSPECT_SECONDS)
@@ -176,6 +183,7 @@ def move(uow: UnitOfWork, cluster: ClusterFact, event: ClusterEvent, actor: str,
         object_id=str(cluster.id),
         state_from=cluster.state,
         state_to=state,
+        facts={"name": cluster.name, **(facts or {})},
         request_id=request_id,
     )
     return replace(cluster, state=state, version=cluster.version + 1)

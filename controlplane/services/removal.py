@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from controlplane.contract.rest.cordons import QueueThere, RemovalChoice, RemovalView, WorkChoice
-from controlplane.core.facts.fleet import ClusterFact, Drain, QueueLoad
+from controlplane.core.facts.fleet import ClusterFact, Document, Drain, QueueLoad
 from controlplane.core.ids import ClusterId
 from controlplane.core.lifecycle import LIVE_ATTEMPT, ClusterEvent, ClusterState
 from controlplane.services import accounting, attempt_batch, attempts, cordons, drains, fleet
@@ -102,17 +102,10 @@ def _remove(uow: UnitOfWork, cluster: ClusterFact, by: By, work: WorkChoice) -> 
     uow.agents.ban_keys(cluster.id)
     uow.agents.end_sessions(cluster.id)
     uow.agents.revoke_tokens(cluster.id)
-    fleet.move(uow, cluster, ClusterEvent.REMOVED, by.actor, by.request_id)
+    facts: Document = {"work": work, "attempts_lost": len(keys)}
+    fleet.move(uow, cluster, ClusterEvent.REMOVED, by.actor, by.request_id, facts)
     uow.cordons.remove(cluster.id)
     accounting.sync_accounts(uow)  # what it owned counts no more
-    uow.audit.record(
-        actor=by.actor,
-        action="cluster.remove",
-        object_kind="cluster",
-        object_id=str(cluster.id),
-        facts={"name": cluster.name, "work": work, "attempts_lost": len(keys)},
-        request_id=by.request_id,
-    )
     uow.notify_cluster(cluster.id)  # its agent may wait for an answer
     attempt_batch.number(uow, others)
     uow.wake_pool(cluster.pool)

@@ -271,4 +271,20 @@ PLANTED: list[tuple[str, str, str]] = [
         "a hold of a pod that is elsewhere",
         "UPDATE pod SET node_id = node_id + 100 WHERE workload_id = '$running'",
     ),
+    (
+        "removed clusters",
+        "a node of a Cluster that was removed",
+        """
+        INSERT INTO cluster (pool_id, name, state, created_at, removed_at, changed_xid)
+          SELECT pool_id, 'gone', 'removed', now(), now(), '3' FROM cluster;
+        INSERT INTO node (cluster_id, uid, name, ready, first_seen_at, observed_at, changed_xid)
+          SELECT id, 'left', 'left', true, now(), now(), '3' FROM cluster WHERE name = 'gone';
+        SELECT wrote_down('cluster', CAST(id AS text), 'created', 'removed') FROM cluster WHERE name = 'gone'
+        """,
+    ),
+    (
+        "cordons",
+        "a cordoned device that is sold all the same",
+        "UPDATE device SET cordon_reason = 'ecc' WHERE device_key = 'n1-0'",
+    ),
 ]

@@ -346,12 +346,12 @@ def test_who_drained_and_removed_stands_in_the_audit_by_name(plane: Plane) -> No
     remove(plane, "eu", "refuse")
     rows = plane.rows(
         "SELECT action, actor, request_id, facts ->> 'name' AS name FROM audit"
-        " WHERE action IN ('cluster.drain', 'cluster.undrain', 'cluster.remove') ORDER BY id"
+        " WHERE action IN ('cluster.drain', 'cluster.undrain', 'cluster.removed') ORDER BY id"
     )
     assert [(row.action, row.actor, row.request_id, row.name) for row in rows] == [
         ("cluster.drain", "root", "request-1", "eu"),
         ("cluster.undrain", "root", "request-1", "eu"),
-        ("cluster.remove", "root", "request-1", "eu"),
+        ("cluster.removed", "root", "request-1", "eu"),
     ]
 
 
