@@ -5,6 +5,7 @@ through the address, each piece with a key of its own, and asked again until som
 """
 
 import os
+import subprocess
 import sys
 import threading
 import uuid
@@ -17,10 +18,8 @@ from typing import Any, Self
 import httpx
 import yaml
 
-from controlplane.bootstrap import first_admin_token
 from controlplane.embedded.home import free_port
 from tests.kube.processes import Program
-from tests.support.api import settings_for
 from tests.support.balancer import Balancer
 from tests.support.databases import Database
 from tests.support.waiting import eventually
@@ -63,6 +62,7 @@ class Fleet:
 
     def serve_from(self, *names: str) -> None:
         """Let the address lead to these APIs, once all of them listen."""
+
         def listen() -> bool:
             self.check()
             assert all(_answers(self.ports[name][0]) for name in names), self.said()
@@ -248,11 +248,11 @@ def a_gang(name: str, pods: int = 2, run_seconds: int = 20) -> Json:
 
 
 @contextmanager
-def fleet(folder: Path, database: Database, valkey: str) -> Iterator[Fleet]:
-    """No process yet, and both addresses."""
+def fleet(folder: Path, database: Database, valkey: str, token_by: Path = ROOT) -> Iterator[Fleet]:
+    """No process yet, and both addresses; the first admin's token is made by the code in `token_by`."""
     with ExitStack() as stack:
         people, agents = (stack.enter_context(Balancer()) for _ in range(2))
-        token = first_admin_token(settings_for(database, valkey, folder / "secrets"))
+        token = _first_token(database, valkey, token_by)
         made = Fleet(folder, database, valkey, people, agents, token)
         try:
             yield made
@@ -271,6 +271,14 @@ def nothing_lost_nothing_double(whole: Fleet, names: Sequence[str]) -> None:
     assert (usage["used"], usage["pending"]) == (0, 0)
     for cluster in whole.clusters:
         assert all(flavor["held"] == 0 for flavor in whole.ask("GET", f"/clusters/{cluster}")["flavors"])
+
+
+def _first_token(database: Database, valkey: str, source: Path) -> str:
+    script = "from controlplane import bootstrap, settings; print(bootstrap.first_admin_token(settings.Settings()))"
+    command = [*_python(source, {**database.environment(), "REDIS_URL": valkey})[:-1], "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=START_SECONDS)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 def _python(source: Path, told: dict[str, str]) -> list[str]:
