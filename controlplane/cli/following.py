@@ -18,6 +18,8 @@ from controlplane.cli.render import Json
 if TYPE_CHECKING:
     from controlplane.cli.client import Client, Query
 
+END = "end"
+"""The name of a stream's last message: it has had its time."""
 LOOK_SECONDS = 1.0
 """Between two looks where nothing wakes us."""
 CALM_SECONDS = 5.0
@@ -36,28 +38,33 @@ def events(client: "Client", query: "Query", last: str = "") -> Iterator[Json]:
     while True:
         try:
             with client.lines("/events", query, last, SILENCE_SECONDS) as lines:
-                for number, data in _messages(lines):
+                for number, name, data in _messages(lines):
                     last = number or last
-                    yield json.loads(data)
+                    if name == END:
+                        break
+                    if data:
+                        yield json.loads(data)
         except httpx.TransportError:
             pass  # it is taken up below
         query = {name: value for name, value in query.items() if name != "after"} if last else query
         time.sleep(RECONNECT_SECONDS)
 
 
-def _messages(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
-    """Id and data of each message; comments keep the connection alive and say nothing."""
-    number, data = "", []
+def _messages(lines: Iterator[str]) -> Iterator[tuple[str, str, str]]:
+    """Id, name and data of each message. One may have an id alone: so far there was nothing to tell."""
+    number, name, data = "", "", ""
     for line in lines:
-        name, _, value = line.partition(":")
+        key, _, value = line.partition(":")
         value = value.removeprefix(" ")
-        if name == "id":
+        if key == "id":
             number = value
-        elif name == "data":
-            data.append(value)
-        elif not line and data:
-            yield number, "\n".join(data)
-            data = []
+        elif key == "event":
+            name = value
+        elif key == "data":
+            data = f"{data}\n{value}" if data else value
+        elif not line:
+            yield number, name, data
+            number, name, data = "", "", ""
 
 
 class Bell:

@@ -47,7 +47,7 @@ class Muster:
         out, err = io.StringIO(), io.StringIO()
         code = 0
         with (
-            _surroundings(self._environment(told), ["muster", *shlex.split(line)], stdin),
+            _surroundings(self.environment(told), ["muster", *shlex.split(line)], stdin),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
         ):
@@ -60,7 +60,7 @@ class Muster:
     def process(self, line: str, stdin: str = "", **told: str) -> Ran:
         """The same as a process of its own."""
         command = [sys.executable, "-m", "controlplane.cli.main", *shlex.split(line)]
-        environment = self._environment(told)
+        environment = self.environment(told)
         done = subprocess.run(
             command,
             check=False,
@@ -79,7 +79,8 @@ class Muster:
         assert ran.code == 0, f"muster {line}\n{ran.out}\n{ran.err}"
         return ran.out
 
-    def _environment(self, told: Mapping[str, str]) -> dict[str, str]:
+    def environment(self, told: Mapping[str, str]) -> dict[str, str]:
+        """What the command is told: of the caller only what is no setting of ours."""
         inherited = {name: text for name, text in os.environ.items() if not name.startswith("MUSTER_")}
         return {**inherited, "HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home), **self.told, **told}
 
