@@ -16,7 +16,7 @@ from controlplane.contract.agent.enrolment import AUTH_SCHEME, POP_TYPE, SignedC
 from controlplane.core.facts.fleet import KeyFact
 from controlplane.services import enrolment, signing
 from controlplane.services.errors import Forbidden, Unauthenticated
-from controlplane.services.ports.unit_of_work import UnitOfWorkFactory
+from controlplane.services.ports.unit_of_work import UnitOfWorkFactory, run
 
 WINDOW_SECONDS = 300
 LIFE_SECONDS_MAX = 60
@@ -70,6 +70,7 @@ def authenticate(factory: UnitOfWorkFactory, audience: str, request: SignedReque
     _require_this_request(claims, audience, request)
     _require_now(claims)
     if claims.sub != key.cluster_name:
+        run(factory, lambda uow: enrolment.note_wrong_cluster(uow, key, f"it called itself {claims.sub[:253]!r}"))
         raise Forbidden("this key belongs to another cluster", slug="wrong-cluster")
     enrolment.use_key(factory, key)
     return AgentCall(key, claims.se, claims.seq, claims.iat)

@@ -171,6 +171,17 @@ def use_key(factory: UnitOfWorkFactory, key: KeyFact) -> None:
         raise Unauthenticated("this key was replaced by another", slug="invalid-token")
 
 
+def note_wrong_cluster(uow: UnitOfWork, key: KeyFact, what: str) -> None:
+    """Write down that somebody used this key for another cluster than its own."""
+    uow.audit.record(
+        actor=f"agent:{key.cluster_name}",
+        action="cluster.wrong-cluster",
+        object_kind="cluster",
+        object_id=str(key.cluster),
+        facts={"what": what},
+    )
+
+
 def require_version(oldest: int, newest: int) -> int:
     """The protocol version for this agent; raises TooNew, Invalid."""
     try:

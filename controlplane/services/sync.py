@@ -65,7 +65,7 @@ def hello(tools: SyncTools, key: KeyFact, request: HelloRequest, signed_at: int)
     def work(uow: UnitOfWork) -> HelloReply | None:
         cluster = _admitted(uow, key)
         if cluster.fingerprint != request.fingerprint:
-            _note_wrong_cluster(uow, cluster, "its key was used in another cluster")
+            enrolment.note_wrong_cluster(uow, key, "its key was used in another cluster")
             return None
         if not uow.agents.take_hello(key.thumbprint, signed_at):
             raise Conflict("this hello, or one signed later, was taken already; sign another", slug="hello-replayed")
@@ -76,9 +76,9 @@ def hello(tools: SyncTools, key: KeyFact, request: HelloRequest, signed_at: int)
         if set(request.namespaces) != set(cluster.namespaces):
             uow.wake_pool(cluster.pool)  # work may have waited for a namespace
         lease_until = uow.now + timedelta(seconds=tools.lease_seconds)
-        epoch = uow.agents.open_session(
-            cluster.id, request.instance_id, key.thumbprint, request.acked_number, lease_until
-        )
+        # A number that was never given is no proof of anything: from another plane, or a backup older than the agent.
+        acked = min(request.acked_number, uow.agents.last_number(cluster.id))
+        epoch = uow.agents.open_session(cluster.id, request.instance_id, key.thumbprint, acked, lease_until)
         fleet.hear(uow, cluster)
         facts = {"epoch": epoch, "instance": request.instance_id}
         uow.audit.record(
@@ -171,8 +171,13 @@ def _take(uow: UnitOfWork, tools: SyncTools, key: KeyFact, request: SyncRequest)
     if request.seq == current.seq:
         return replace(taken, answer=current.answer), set()
     lease_until = uow.now + timedelta(seconds=tools.lease_seconds)
-    if not uow.agents.take_seq(cluster.id, current.epoch, request.seq, request.cursor, lease_until):
+    # A cursor beyond all that was ever numbered would skip what comes next: such an agent hears everything again.
+    last = uow.agents.last_number(cluster.id)
+    is_ahead = request.cursor > last
+    if not uow.agents.take_seq(cluster.id, current.epoch, request.seq, min(request.cursor, last), lease_until):
         raise Conflict("a later request of this session was taken", slug="session-superseded")
+    if is_ahead:
+        taken = replace(taken, cursor=0, wants_full=True)
     if not request.kube_reachable:  # what it last saw is old: nothing follows from it, and its cluster stays silent
         return taken, set()
     cluster = fleet.hear(uow, cluster)
@@ -191,6 +196,7 @@ def _take(uow: UnitOfWork, tools: SyncTools, key: KeyFact, request: SyncRequest)
             wants_full = wants_inventory = False
         else:
             uow.agents.full_asked(cluster.id, current.epoch)
+    wants_full = wants_full or is_ahead  # its cursor comes back good, so this is said once, however lately it was asked
     return replace(
         taken,
         cursor=0 if wants_full else request.cursor,
@@ -266,14 +272,4 @@ def _reply(
         want_whole_inventory=taken.wants_inventory,
         want_full_list=taken.wants_full,
         rejected=[ItemAnswer(object_id=name, code=code) for name, code in sorted(taken.refused.items())],
-    )
-
-
-def _note_wrong_cluster(uow: UnitOfWork, cluster: ClusterFact, what: str) -> None:
-    uow.audit.record(
-        actor=f"agent:{cluster.name}",
-        action="cluster.wrong-cluster",
-        object_kind="cluster",
-        object_id=str(cluster.id),
-        facts={"what": what},
     )

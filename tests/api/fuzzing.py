@@ -8,6 +8,7 @@ from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
+import httpx
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
@@ -46,6 +47,42 @@ def cases_of(operation: Any, check: Callable[[Case], None], seed_values: Mapping
 
         with suppress(Unsatisfiable):  # nothing can be wrong where nothing can be said
             ask()
+
+
+def schema_of(url: str) -> Any:  # noqa: ANN401 - schemathesis types it by what the document says
+    """The document that this listener serves."""
+    import schemathesis  # noqa: PLC0415 - as above
+
+    document = httpx.get(f"{url}/openapi.json", trust_env=False).json()
+    for operation in (each for methods in document["paths"].values() for each in methods.values()):
+        operation.pop("security", None)  # who asks is always known here; strangers are tests/api/test_auth.py's
+    return schemathesis.openapi.from_dict(document)
+
+
+def answer_checks() -> list[Any]:
+    """What must hold of each answer: no fault, documented, in the form that is documented, and no nonsense taken."""
+    from schemathesis.specs.openapi import checks  # noqa: PLC0415 - as above
+
+    return [
+        _no_fault,
+        checks.status_code_conformance,
+        checks.content_type_conformance,
+        checks.response_schema_conformance,
+        checks.response_headers_conformance,
+        _nothing_forbidden_taken,
+    ]
+
+
+def _nothing_forbidden_taken(context: Any, answer: Any, case: Case) -> None:  # noqa: ANN401 - a check, as above
+    from schemathesis.specs.openapi import checks  # noqa: PLC0415 - as above
+
+    if answer.status_code < 400:  # every refusal will do: 413 and 429 too
+        checks.negative_data_rejection(context, answer, case)
+
+
+def _no_fault(_context: object, answer: Any, case: Case) -> None:  # noqa: ANN401 - a check, as schemathesis calls it
+    is_unready = answer.status_code == 503 and case.path.startswith("/readyz")  # no worker runs here
+    assert answer.status_code < 500 or is_unready, answer.text
 
 
 JUNK = st.one_of(

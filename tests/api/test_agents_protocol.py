@@ -13,8 +13,7 @@ import pytest
 from controlplane.contract.agent.base import PROTOCOL_VERSION
 from controlplane.contract.agent.enrolment import EnrolRequest
 from controlplane.contract.agent.inventory import InventoryDelta
-from controlplane.services import enrolment
-from tests.api.agents_http import ENROL, HELLO, JSON, SYNC, HttpAgent, http_agent, met
+from tests.api.agents_http import ENROL, HELLO, JSON, SYNC, HttpAgent, http_agent
 from tests.services.agents import create, envelope, new_key, node, plan, token_for
 from tests.services.planes import Plane
 from tests.support.api import Api
@@ -177,23 +176,6 @@ def test_a_place_in_the_session_that_was_not_signed_is_refused(agent: HttpAgent)
     request = agent.request()
     answer = agent.post(SYNC, request, se=request.session_epoch, seq=request.seq + 1)
     assert (answer.status_code, slug(answer)) == (401, "invalid-token")
-
-
-def test_what_is_not_accepted_banned_or_too_new_is_told_so(plane: Plane, api: Api) -> None:
-    waiting = met(plane, api, "eu", auto_accept=False)
-    body = b'{"instance_id": "pod-1", "fingerprint": "kube-system-of-eu"}'
-    answer = waiting.post(HELLO, body)
-    assert (answer.status_code, slug(answer)) == (403, "not-accepted")
-    with plane.uow() as uow:
-        enrolment.accept(uow, waiting.cluster, "root")
-    newer = b'{"instance_id": "pod-1", "fingerprint": "kube-system-of-eu", "protocol_oldest": 7, "protocol_newest": 9}'
-    answer = waiting.post(HELLO, newer)
-    assert (answer.status_code, slug(answer)) == (426, "agent-too-new")
-    waiting.hello()
-    with plane.uow() as uow:
-        enrolment.revoke(uow, waiting.cluster, "root")
-    answer = waiting.post(HELLO, body)
-    assert (answer.status_code, slug(answer)) == (403, "agent-banned")
 
 
 def test_bodies_are_limited_typed_and_read_strictly(agent: HttpAgent) -> None:

@@ -17,7 +17,7 @@ from controlplane.api.app import ROUTERS
 from controlplane.embedded.postgres import Postgres
 from controlplane.embedded.valkey import Valkey
 from tests.api.bodies import job, workload
-from tests.api.fuzzing import EXAMPLES, STEADY, Case, cases_of, label_of, spoilt
+from tests.api.fuzzing import EXAMPLES, STEADY, Case, answer_checks, cases_of, label_of, schema_of, spoilt
 from tests.api.refusals import refusing
 from tests.support.api import Api
 
@@ -84,12 +84,7 @@ def things(plane: Api, admin: httpx.Client) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def schema(plane: Api) -> Schema:
     """The document, as it is served."""
-    import schemathesis  # noqa: PLC0415 - a second, which only whoever runs this shall wait
-
-    document = plane.client("").get("/openapi.json").json()
-    for operation in (each for methods in document["paths"].values() for each in methods.values()):
-        operation.pop("security", None)  # the token is always a good one here; others are tests/api/test_auth.py's
-    return schemathesis.openapi.from_dict(document)
+    return schema_of(plane.url)
 
 
 @pytest.mark.parametrize("label", labels())
@@ -102,7 +97,7 @@ def test_whatever_is_asked_the_answer_is_one_that_is_documented(
 
     def check(case: Case) -> None:
         answer = case.call(base_url=plane.url, headers={"Authorization": admin.headers["authorization"]}, timeout=20)
-        case.validate_response(answer, checks=_checks())
+        case.validate_response(answer, checks=answer_checks())
 
     cases_of(operation, check, things)
 
@@ -124,21 +119,3 @@ def test_a_sound_document_with_anything_in_the_place_of_anything_is_taken_or_ref
             assert problem["detail"], (problem, body)
 
     ask()
-
-
-def _no_fault(_context: object, answer: Any, case: Case) -> None:  # noqa: ANN401 - a check, as schemathesis calls it
-    is_unready = answer.status_code == 503 and case.path.startswith("/readyz")  # no worker runs here
-    assert answer.status_code < 500 or is_unready, answer.text
-
-
-def _checks() -> list[Any]:
-    from schemathesis.specs.openapi import checks as of_openapi  # noqa: PLC0415 - as above
-
-    return [
-        _no_fault,
-        of_openapi.status_code_conformance,
-        of_openapi.content_type_conformance,
-        of_openapi.response_schema_conformance,
-        of_openapi.response_headers_conformance,
-        of_openapi.negative_data_rejection,
-    ]

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from controlplane.contract.agent.base import Code, Key, Moment, Name, Text, WireModel
+from controlplane.contract.agent.base import Code, Key, Moment, Name, Text, WireModel, Words
 
 LABEL_WORKLOAD = "muster.dev/workload-uid"
 LABEL_ATTEMPT = "muster.dev/attempt"
@@ -95,10 +95,10 @@ class PodObservation(WireModel):
     ready: bool = False
     exit_code: Code | None = None
     disrupted: bool = False  # condition DisruptionTarget, or deleted by somebody else
-    reason: Text = ""
-    message: Text = ""
-    unschedulable: Text = ""  # the scheduler's own words, if it refuses the pinned pod
-    waiting: Text = ""  # why containers wait (image pull …)
+    reason: Words = ""
+    message: Words = ""
+    unschedulable: Words = ""  # the scheduler's own words, if it refuses the pinned pod
+    waiting: Words = ""  # why containers wait (image pull …)
     device_keys: list[Key] = Field(default_factory=list, max_length=64)
     started_at: Moment | None = None
     finished_at: Moment | None = None
@@ -109,7 +109,7 @@ class Rejection(WireModel):
 
     code: Literal["foreign-pods", "name-conflict", "local-policy", "refused-by-cluster",
                   "cluster-without-namespace", "unmodelled-constraint", "budget-passed"]  # fmt: skip
-    facts: dict[str, Text | int] = Field(default_factory=dict)
+    facts: dict[Key, Words | int] = Field(default_factory=dict, max_length=64)
     nodes: list[Text] = Field(default_factory=list, max_length=1_000)  # to leave out next time
 
 
@@ -127,4 +127,4 @@ class AttemptObservation(WireModel):
     applied_gen: int
     state: Literal["applying", "prepared", "rejected", "started", "stopping", "gone", "unknown"]
     rejection: Rejection | None = None
-    message: Text = ""
+    message: Words = ""

@@ -21,7 +21,13 @@ def _without_nul(text: str) -> str:
     return text.replace("\x00", "")
 
 
-Text = Annotated[str, StringConstraints(max_length=1024), AfterValidator(_without_nul)]  # a cluster's words, cut there
+def _cut(text: str) -> str:
+    return _without_nul(text)[:WORDS_MAX]
+
+
+WORDS_MAX = 1024
+Text = Annotated[str, StringConstraints(max_length=1024), AfterValidator(_without_nul)]  # a name, a code
+Words = Annotated[str, AfterValidator(_cut)]  # for people: what is too long is cut, since the rest of a report matters
 Key = Annotated[str, StringConstraints(max_length=316), AfterValidator(_without_nul)]  # a label key, resource, device
 Amount = Annotated[int, Field(ge=0, le=2**53, strict=True)]
 Code = Annotated[int, Field(ge=-(2**31), lt=2**31)]  # an exit code

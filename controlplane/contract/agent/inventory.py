@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from controlplane.contract.agent.base import Amount, Key, Moment, Text, WireModel
+from controlplane.contract.agent.base import Amount, Key, Moment, Text, WireModel, Words
 
 
 class HealthReason(WireModel):
@@ -19,7 +19,7 @@ class HealthReason(WireModel):
 
     source: Text
     code: Text
-    text: Text = ""
+    text: Words = ""
     since: Moment | None = None
 
 
@@ -71,7 +71,7 @@ class DiscrepancyReport(WireModel):
     """Two sources that disagree, and which is believed."""
 
     code: Text
-    values: dict[str, Text] = Field(default_factory=dict)
+    values: dict[Key, Words] = Field(default_factory=dict, max_length=64)
     believed: Text = ""
 
 
