@@ -11,7 +11,7 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.compose.engine import Engine, Failed, run, say
+from tests.compose.engine import Engine, Failed, NoEngine, run, say
 
 SUITE = "bookworm"
 PACKAGES = "python3,python3-venv,ca-certificates,postgresql,redis-server"
@@ -58,6 +58,8 @@ def images(engine: Engine, cache: Path) -> dict[str, str]:
     """The variables of docker-compose.yml that name them, once they are built."""
     base = cache / f"debian-{SUITE}.tar"
     if not base.exists():
+        if not shutil.which("debootstrap"):
+            raise NoEngine("no registry gives python:3.12-slim, and there is no debootstrap to do without")
         _bootstrap(base)
     say("building images in the place of python, postgres and redis")
     with base.open("rb") as archive:

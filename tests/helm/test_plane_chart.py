@@ -9,7 +9,7 @@ import pytest
 
 from controlplane.api.routes import health
 from controlplane.settings import Settings
-from tests.helm.render import PLANE_VALUES, Refused, render_plane
+from tests.helm.render import PLANE_CHART, PLANE_VALUES, Refused, render_plane
 from tests.helm.values import PLANE_BARE, PLANE_EVERYTHING
 from tests.kube.client import Json
 
@@ -219,3 +219,14 @@ def test_what_the_chart_sets_cannot_be_set_beside_it() -> None:
     for name in given - SECRETS_OF_SERVERS:
         with pytest.raises(Refused, match=f"/settings/{name}"):
             render_plane({**PLANE_VALUES, "settings": {name: "1"}})
+
+
+def test_the_way_to_the_first_token_is_told_and_is_one_that_keeps_it_off_the_screen() -> None:
+    for file in (PLANE_CHART / "README.md", PLANE_CHART / "templates/NOTES.txt"):
+        told = " ".join(file.read_text().split())
+        assert (
+            "exec deployment/muster-api -- \\ python -m controlplane.install first-admin --file - > admin-token)"
+            in told
+        )
+        assert "(umask 077; kubectl" in told
+    assert pods(render_plane())["api"]["containers"][0]["name"] == "api"
