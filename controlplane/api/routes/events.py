@@ -28,7 +28,7 @@ STREAM: dict[int | str, dict[str, Any]] = {
 router = APIRouter(prefix="/api/v1", tags=["events"])
 
 
-@router.get("/events", response_class=EventStream, responses=STREAM)
+@router.get("/events", status_code=200, response_class=EventStream, responses=STREAM)
 async def stream_events(
     request: Request, caller: Calling, asked: Annotated[EventQuery, Query()], last_event_id: LastEventId = None
 ) -> Response:
