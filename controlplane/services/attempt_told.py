@@ -172,13 +172,15 @@ def _seen(pod: PodFact, told: PodObservation, state: PodState, now: datetime) ->
     finished = pod.finished_at
     if state in POD_ENDED:
         finished = wire.believable(told.finished_at, now) or finished or now
+    # Why it waited is over once it runs.
+    before = "" if state is PodState.RUNNING and pod.state is not PodState.RUNNING else pod.message
     seen = replace(
         pod,
         state=state,
         uid=told.uid or pod.uid,
         exit_code=told.exit_code if told.exit_code is not None else pod.exit_code,
         disrupted=pod.disrupted or told.disrupted,
-        message=told.message or told.unschedulable or told.waiting or told.reason or pod.message,
+        message=told.message or told.unschedulable or told.waiting or told.reason or before,
         device_keys=tuple(told.device_keys) or pod.device_keys,
         started_at=started,
         finished_at=finished,
