@@ -86,7 +86,8 @@ def submit(
         on_cluster_loss=document.spec.on_cluster_loss,
         pod_sets=pod_sets,
     )
-    uow.workloads.add(new)
+    if not uow.workloads.add(new):
+        raise _not_leaf(site.path)
     uow.audit.record(
         actor=caller.principal.actor, action=Action.WORKLOAD_SUBMIT, object_kind="workload", object_id=new.id,
         state_to=WorkloadState.PENDING, facts={"name": name, "queue": site.path}, request_id=caller.request_id,
@@ -104,7 +105,7 @@ def _site(uow: UnitOfWork, caller: Caller, document: WorkloadDocument) -> Submis
         raise _invalid("/spec/queue", "queue-unknown", f"there is no queue {path}")
     authz.require(caller.principal, Action.WORKLOAD_SUBMIT, path)
     if not site.is_leaf:
-        raise _invalid("/spec/queue", "queue-not-leaf", f"{path} has queues below it; only leaf queues take workloads")
+        raise _not_leaf(path)
     return site if site.pool is not None else replace(site, pool=pool_named(uow, pool).id)
 
 
@@ -237,4 +238,8 @@ def _shape(document: WorkloadDocument) -> str:
 
 
 def _invalid(pointer: str, slug: str, words: str) -> Invalid:
+def _not_leaf(path: str) -> Invalid:
+    return _invalid("/spec/queue", "queue-not-leaf", f"{path} has queues below it; only leaf queues take workloads")
+
+
     return Invalid(words, slug=slug, faults=(Fault(pointer, words, slug),))

@@ -23,12 +23,15 @@ _COLUMNS = """
            workload.shape, workload.submitted_at
     FROM workload JOIN queue ON queue.id = workload.queue_id"""
 
+# Whoever makes the Queue a parent may have held its row when `_SITE` looked, so this looks again, behind the lock.
 _ADD = text("""
     WITH added AS (
         INSERT INTO workload (id, name, queue_id, pool_id, owner, priority, state, kind, spec, manifest, labels, shape,
                               max_attempts, on_cluster_loss, submitted_at, state_changed_at, next_check_at)
-        VALUES (CAST(:id AS uuid), :name, :queue, :pool, :owner, :priority, :state, :kind, :spec, :manifest, :labels,
-                :shape, :max_attempts, :on_cluster_loss, :now, :now, :now)
+        SELECT CAST(:id AS uuid), :name, :queue, :pool, :owner, :priority, :state, :kind, CAST(:spec AS jsonb),
+               CAST(:manifest AS jsonb), CAST(:labels AS jsonb), :shape, :max_attempts, :on_cluster_loss, :now, :now,
+               :now
+        WHERE NOT EXISTS (SELECT FROM queue below WHERE below.parent_id = :queue AND below.deleted_at IS NULL)
         RETURNING id)
     INSERT INTO pod_set (workload_id, name, position, replicas, devices, flavors, cpu_milli, memory_bytes,
                          topology_mode, topology_level)
@@ -78,8 +81,8 @@ class WorkloadStore:
         self._session = session
         self._now = now
 
-    def add(self, new: NewWorkload) -> None:
-        """Write it and its PodSets as `pending`, due now."""
+    def add(self, new: NewWorkload) -> bool:
+        """Write it and its PodSets as `pending`, due now; False where its Queue is no leaf."""
         pod_sets = [
             {
                 "name": each.name, "position": position, "replicas": each.replicas, "devices": each.devices,
@@ -89,7 +92,7 @@ class WorkloadStore:
             }
             for position, each in enumerate(new.pod_sets)
         ]  # fmt: skip
-        self._session.execute(
+        added = self._session.execute(
             _ADD,
             {
                 "id": new.id, "name": new.name, "queue": new.queue, "pool": new.pool, "owner": new.owner,
@@ -108,6 +111,7 @@ class WorkloadStore:
         """Read it and keep its row until this transaction ends."""
         return self._one("workload.id = CAST(:id AS uuid) FOR NO KEY UPDATE OF workload", {"id": workload})
 
+        return int(getattr(added, "rowcount", 0)) == len(pod_sets)
     def site(self, path: str, pool: str, name: str) -> SubmissionSite | None:
         """Where a Workload of this name would stand, its Queue locked for share; None where there is no such Queue."""
         parts = path.split("/")

@@ -10,8 +10,8 @@ from controlplane.core.ids import WorkloadId
 class WorkloadStore(Protocol):
     """`uow.workloads`."""
 
-    def add(self, new: NewWorkload) -> None:
-        """Write it and its PodSets as `pending`, due now."""
+    def add(self, new: NewWorkload) -> bool:
+        """Write it and its PodSets as `pending`, due now; False where its Queue is no leaf."""
 
     def get(self, workload: WorkloadId) -> WorkloadFact | None:
         """Read it without a lock."""
