@@ -1,0 +1,108 @@
+"""Documents that change while work is being submitted: who comes second sees what the first has done."""
+
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from controlplane.core.facts.tenancy import Binding, Principal, Role
+from controlplane.services import applying, queues
+from controlplane.services.applying import Sent
+from controlplane.services.authz import Caller
+from controlplane.services.documents import document_from
+from controlplane.services.errors import Conflict, Invalid
+from controlplane.services.ports.unit_of_work import UnitOfWork, run
+from controlplane.services.preconditions import Expected
+from controlplane.services.submission import Submission, Submitted, submit
+from tests.api.bodies import workload
+from tests.services.planes import Plane
+from tests.support.databases import Database
+from tests.support.waiting import eventually
+
+ADMIN = Caller(Principal(1, "person", "root", (Binding(Role.PLATFORM_ADMIN),)))
+ANY = Expected(anything=True)
+
+
+@pytest.fixture
+def plane(database: Database) -> Iterator[Plane]:
+    """A leaf queue and a cluster."""
+    made = Plane(database)
+    made.cluster("eu-west", nodes=4)
+    made.queue("research", nominal=0)
+    made.queue("research/nlp", nominal=64)
+    made.queue("spare")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2) as made:
+        yield made
+
+
+def submitted(uow: UnitOfWork) -> Submitted:
+    document, manifest = document_from(workload(pod_set={"replicas": 1}))
+    return submit(uow, ADMIN, Submission(document, manifest), lambda: str(uuid.uuid4()))  # type: ignore[arg-type]
+
+
+def with_a_queue_below(uow: UnitOfWork) -> None:
+    child: Any = {"apiVersion": "muster.dev/v1", "kind": "Queue", "metadata": {"name": "research/nlp/below"}}
+    applying.apply(uow, ADMIN, [Sent(*document_from(child))], str)
+
+
+def deleted(uow: UnitOfWork) -> None:
+    applying.delete(uow, ADMIN, "Queue", "research/nlp", ANY)
+
+
+def moved(uow: UnitOfWork) -> None:
+    queues.move(uow, ADMIN, "research/nlp", "spare/nlp")
+
+
+def moved_below(uow: UnitOfWork) -> None:
+    queues.move(uow, ADMIN, "spare", "research/nlp/spare")
+
+
+EDITS = {
+    "made a parent": (with_a_queue_below, "queue-not-leaf"),
+    "made a parent by a move": (moved_below, "queue-not-leaf"),
+    "deleted": (deleted, "queue-unknown"),
+    "moved": (moved, "queue-unknown"),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_work_that_comes_while_its_queue_changes_is_judged_by_what_the_queue_becomes(
+    plane: Plane, threads: ThreadPoolExecutor, name: str
+) -> None:
+    edit, slug = EDITS[name]
+    with plane.uow() as uow:
+        edit(uow)
+        late = threads.submit(run, plane.uow, submitted)
+        waits_for_a_lock(plane, late)
+    with pytest.raises(Invalid) as refused:
+        late.result(timeout=20)
+    assert refused.value.slug == slug
+    assert plane.rows("SELECT FROM workload") == []
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_a_queue_that_changes_while_work_comes_is_found_in_use(
+    plane: Plane, threads: ThreadPoolExecutor, name: str
+) -> None:
+    edit, _ = EDITS[name]
+    with plane.uow() as uow:
+        submitted(uow)
+        late = threads.submit(run, plane.uow, edit)
+        waits_for_a_lock(plane, late)
+    with pytest.raises(Conflict) as refused:
+        late.result(timeout=20)
+    assert refused.value.slug == "queue-in-use"
+
+
+def waits_for_a_lock(plane: Plane, late: Future[Any]) -> None:
+    blocked = "SELECT FROM pg_locks WHERE NOT granted AND locktype IN ('transactionid', 'tuple')"
+    eventually(lambda: late.done() or plane.rows(blocked), within=20, what="the second to wait for the first")
+    assert not late.done(), "it did not wait"
