@@ -13,6 +13,8 @@ from tests.support.api import Api
 from tests.support.databases import Database
 
 EU = "/api/v1/clusters/eu"
+N1 = "/api/v1/clusters/eu/nodes/n1"
+REMOVAL = "/api/v1/clusters/eu/removal"
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def device_of(admin: httpx.Client) -> str:
 
 
 def things(admin: httpx.Client) -> list[str]:
-    return [EU, f"{EU}/nodes/n1", device_of(admin)]
+    return [EU, N1, device_of(admin)]
 
 
 @pytest.mark.usefixtures("eu")
@@ -68,7 +70,7 @@ def test_each_is_cordoned_for_a_while_and_put_back(admin: httpx.Client) -> None:
 @pytest.mark.usefixtures("eu")
 def test_a_cordoned_device_is_one_unit_less_of_its_node(admin: httpx.Client) -> None:
     admin.post(f"{device_of(admin)}/cordon", json={"reason": "ecc errors"})
-    [flavor] = admin.get(f"{EU}/nodes/n1").json()["flavors"]
+    [flavor] = admin.get(N1).json()["flavors"]
     assert (flavor["owned"], flavor["usable"], flavor["free"]) == (8, 7, 7)
     [flavor] = admin.get(EU).json()["flavors"]
     assert (flavor["owned"], flavor["usable"]) == (8, 7)
@@ -147,9 +149,9 @@ def test_a_bad_drain_is_refused_and_nothing_is_half_done(admin: httpx.Client) ->
 )
 def test_what_is_not_there_is_not_found(admin: httpx.Client, path: str) -> None:
     body = {"reason": "x", "deadline": "1h"} if path.endswith("/drain") else {"reason": "x"}
-    kwargs = {} if path.rpartition("/")[2].startswith("un") else {"json": body}
-    assert problem(admin.post(path, **kwargs)) == (404, "not-found")  # type: ignore[arg-type]  # a body, or none
-    assert problem(admin.post(path, headers={"If-Match": "*"}, **kwargs)) == (404, "not-found")  # type: ignore[arg-type]
+    sent = None if path.rpartition("/")[2].startswith("un") else body
+    assert problem(admin.post(path, json=sent)) == (404, "not-found")
+    assert problem(admin.post(path, json=sent, headers={"If-Match": "*"})) == (404, "not-found")
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "nine", str(2**63)])
@@ -186,7 +188,7 @@ def test_a_cluster_is_removed_only_by_somebody_who_says_what_becomes_of_its_work
     assert problem(admin.delete(f"{EU}?work=lost", headers=tag)) == (409, "cluster-not-lost")
     assert problem(admin.delete(f"{EU}?work=burn", headers=tag)) == (400, "invalid-parameter")
     assert problem(admin.delete(f"{EU}?works=stop", headers=tag)) == (400, "invalid-parameter")
-    told = admin.get(f"{EU}/removal").json()
+    told = admin.get(REMOVAL).json()
     assert (told["attempts"], told["devices"], told["queues"]) == (
         1, 8, [{"queue": "team", "attempts": 1, "devices": 8}],
     )  # fmt: skip
@@ -220,8 +222,8 @@ def test_only_admins_take_things_out_of_planning_and_auditors_may_ask_what_a_rem
         assert problem(who.post(f"{EU}/drain", json={"reason": "x", "deadline": "1h"})) == (403, "forbidden")
         assert problem(who.post(f"{EU}/undrain")) == (403, "forbidden")
         assert problem(who.delete(EU, headers={"If-Match": "*"})) == (403, "forbidden")
-    assert auditor.get(f"{EU}/removal").status_code == 200
-    assert problem(member.get(f"{EU}/removal")) == (403, "forbidden")
+    assert auditor.get(REMOVAL).status_code == 200
+    assert problem(member.get(REMOVAL)) == (403, "forbidden")
 
 
 def test_a_cluster_asked_for_twice_with_one_key_is_made_once_and_its_token_is_shown_once(admin: httpx.Client) -> None:
