@@ -40,9 +40,10 @@ _HINTS = {
 class Client:
     """Asks the plane; what it refuses is raised as a CommandError."""
 
-    def __init__(self, context: Context, timeout: float = TIMEOUT_SECONDS) -> None:
+    def __init__(self, context: Context, timeout: float = TIMEOUT_SECONDS, tries: int = TRIES_MAX) -> None:
         check_url(context.url)
         self.url = context.url.rstrip("/")
+        self._tries = tries
         token = token_of(context)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         # Loading the system's certificates takes longer than most answers; plain HTTP has no use for them.
@@ -55,11 +56,11 @@ class Client:
 
     def get(self, path: str, query: Query | None = None) -> Json:
         """One thing."""
-        return _json(self._ask("GET", path, TRIES_MAX, params=_given(query)))
+        return _json(self._ask("GET", path, self._tries, params=_given(query)))
 
     def tagged(self, path: str) -> tuple[Json, str]:
         """One thing, and the ETag under which it may be edited; "" where it has none."""
-        answer = self._ask("GET", path, TRIES_MAX)
+        answer = self._ask("GET", path, self._tries)
         return _json(answer), answer.headers.get("ETag", "")
 
     def items(self, path: str, query: Query | None = None, limit: int = 0) -> Iterator[Json]:
@@ -84,12 +85,12 @@ class Client:
 
     def make(self, path: str, body: object) -> Json:
         """Make something new, once: an answer that was lost is asked for again under the same key."""
-        return _json(self._ask("POST", path, TRIES_MAX, json=body, headers={"Idempotency-Key": uuid.uuid4().hex}))
+        return _json(self._ask("POST", path, self._tries, json=body, headers={"Idempotency-Key": uuid.uuid4().hex}))
 
     def send(self, path: str, raw: bytes, query: Query | None = None, tag: str = "") -> Json:
         """Documents as they stand in a file; carried out once, however often they are sent."""
         headers = {**YAML, "Idempotency-Key": uuid.uuid4().hex, **_match(tag)}
-        return _json(self._ask("POST", path, TRIES_MAX, content=raw, headers=headers, params=_given(query)))
+        return _json(self._ask("POST", path, self._tries, content=raw, headers=headers, params=_given(query)))
 
     def put(self, path: str, raw: bytes, tag: str) -> Json:
         """One whole document in the place of what bears this tag."""

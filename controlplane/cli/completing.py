@@ -1,10 +1,9 @@
 """Names for a shell's completion, asked from the plane: within a second or not at all, and never a word on stderr."""
 
 import contextlib
-import os
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 SECONDS_MAX = 1.0
 NAMES_MAX = 500
@@ -41,8 +40,8 @@ def contexts(incomplete: str) -> list[str]:
     from controlplane.cli.config import read_config
     from controlplane.cli.errors import CommandError
 
-    with contextlib.suppress(CommandError), _silent():
-        return [name for name in read_config()[1] if name.startswith(incomplete)]
+    with contextlib.suppress(CommandError):
+        return [name for name in read_config(warn=False)[1] if name.startswith(incomplete)]
     return []
 
 
@@ -51,18 +50,13 @@ def _asked(kind: str) -> list[str]:
     from controlplane.cli.config import current_context
 
     path, query, key = _SOURCES[kind]
-    with contextlib.suppress(Exception), _silent():  # whatever it is, a shell's line is no place to tell
-        client = Client(current_context(), SECONDS_MAX)
-        items = client.get(path, query)["items"]
+    with contextlib.suppress(Exception):  # whatever it is, a shell's line is no place to tell
+        client = Client(current_context(warn=False), SECONDS_MAX, tries=1)
+        with contextlib.closing(client):
+            items = client.get(path, query)["items"]
         if key == "flavor":
             return [count["flavor"] for each in items for count in each["flavors"]]
         if key == "node":
             return [f"{each['cluster']}/{each['name']}" for each in items]
         return [str(each[key]) for each in items]
     return []
-
-
-@contextlib.contextmanager
-def _silent() -> Iterator[None]:
-    with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stderr(nowhere):
-        yield

@@ -34,10 +34,10 @@ def config_file() -> Path:
     return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "muster" / "config.yaml"
 
 
-def read_config() -> tuple[str, dict[str, Context]]:
+def read_config(*, warn: bool = True) -> tuple[str, dict[str, Context]]:
     """The name of the current context and all contexts; nothing where there is no file.
 
-    Raises CommandError where the file cannot be read; warns where others can read it.
+    Raises CommandError where the file cannot be read; warns on stderr where others can read it.
     """
     import yaml
 
@@ -49,7 +49,7 @@ def read_config() -> tuple[str, dict[str, Context]]:
         return "", {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise CommandError(f"cannot read {file}: {error}", Exit.WRONG_INPUT) from None
-    if mode & (stat.S_IRGRP | stat.S_IROTH):
+    if warn and mode & (stat.S_IRGRP | stat.S_IROTH):
         print(f"muster: others can read {file}; `chmod 600` it", file=sys.stderr)
     contexts = found.get("contexts") if isinstance(found, dict) else None
     if not isinstance(contexts, dict):
@@ -78,14 +78,14 @@ def write_config(current: str, contexts: Mapping[str, Context]) -> None:
         raise CommandError(f"cannot write {file}: {error.strerror}", Exit.WRONG_INPUT) from None
 
 
-def current_context() -> Context:
+def current_context(*, warn: bool = True) -> Context:
     """Where to go: `MUSTER_URL`, else the context that `MUSTER_CONTEXT` or the config file names.
 
     Raises CommandError where nothing names a plane.
     """
     if url := os.environ.get("MUSTER_URL"):
         return Context("environment", url, "")
-    current, contexts = read_config()
+    current, contexts = read_config(warn=warn)
     name = os.environ.get("MUSTER_CONTEXT") or current
     if name not in contexts:
         words = f"there is no context {name} in {config_file()}" if name else f"no plane is known ({config_file()})"
