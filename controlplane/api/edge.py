@@ -55,6 +55,11 @@ class Edge:
 
     async def _answer(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, answer: "_Answer") -> None:
         request_id = scope[REQUEST_ID]
+        if "\x00" in scope["path"] or b"%00" in scope["query_string"]:
+            words = "neither a path nor a parameter holds a NUL"  # which Postgres takes in no string
+            response = problem(request_id, 400, "invalid-parameter", "A parameter is wrong", words)
+            await answer.instead(scope, receive, response)
+            return
         if twice := _given_twice(scope["query_string"].decode("latin-1")):
             words = f"{twice[:80]} is given more than once"
             response = problem(request_id, 400, "duplicate-parameter", "A parameter is given twice", words)

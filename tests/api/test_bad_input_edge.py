@@ -164,6 +164,11 @@ def test_a_parameter_given_twice_is_refused(api: Api, query: str) -> None:
     assert query.partition("=")[0] in problem["detail"]
 
 
+@pytest.mark.parametrize("path", ["/rebalance?pool=a%00b", "/workloads?name=%00", "/queues/a%00b", "/workloads/%00"])
+def test_a_nul_in_a_path_or_parameter_never_gets_as_far_as_the_database(api: Api, path: str) -> None:
+    assert_problem(api.client().get(f"/api/v1{path}"), 400, "invalid-parameter")
+
+
 @pytest.mark.parametrize("scheme", ["", "Bearer", "Basic YTpi", "Token x", "AgentPoP x"])
 def test_who_shows_no_token_is_told_how_to(api: Api, scheme: str) -> None:
     answer = api.client("").get(SUBMIT, headers={"Authorization": scheme} if scheme else {})
