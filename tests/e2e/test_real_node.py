@@ -153,7 +153,7 @@ def test_three_withdrawn_devices_are_seen_and_no_longer_sold(federation: Federat
     assert federation.workload(eight)["state"] == "pending"
     (flavor,) = (each for each in federation.cluster(federation.east)["flavors"] if each["flavor"] == H100)
     assert (flavor["owned"], flavor["usable"], flavor["held"], flavor["free"]) == (8, 5, 5, 0)
-    print(federation.explain(eight))
+    assert "east has room for 0 of 1 pods of 8" in federation.explain(eight)
 
     federation.cancel(five)
     node.set_healthy_devices(8)
@@ -161,10 +161,9 @@ def test_three_withdrawn_devices_are_seen_and_no_longer_sold(federation: Federat
 
 
 def test_an_image_that_cannot_be_pulled_is_tried_again_explained_and_given_up_by_its_budget(
-    federation: Federation, node: RealNode
+    federation: Federation, node: RealNode, short_pulls: None
 ) -> None:
     """The kubelet tries again within the budget, the plane beyond it; once the image is there, it runs by itself."""
-    set_pull_budget(federation, PULL_SECONDS)
     workload = federation.submit(program("imageless", 1, LOOP, image=MISSING))
 
     def explained() -> str:
@@ -185,6 +184,13 @@ def test_an_image_that_cannot_be_pulled_is_tried_again_explained_and_given_up_by
     node.add_image(MISSING)
     federation.wait_state(workload, "running", within=60)
     assert len(federation.attempts(workload)) > 1
+
+
+@pytest.fixture
+def short_pulls(federation: Federation) -> Iterator[None]:
+    """Images have to be there soon."""
+    set_pull_budget(federation, PULL_SECONDS)
+    yield
     set_pull_budget(federation)
 
 
