@@ -45,6 +45,7 @@ class ReasonCode(StrEnum):
     REFUSED_BY_CLUSTER = "refused-by-cluster"
     CLUSTER_LOST = "cluster-lost"
     NODE_LOST = "node-lost"
+    PLANE_RESTORED = "plane-restored"
     DEVICE_FAILED = "device-failed"
     DISRUPTED = "disrupted"
     PROGRAM_FAILED = "program-failed"
@@ -92,6 +93,7 @@ _SENTENCES: Mapping[ReasonCode, str] = {
     ReasonCode.LOCAL_POLICY: "{cluster}'s own policy refuses it: {words}",
     ReasonCode.REFUSED_BY_CLUSTER: "{cluster} refused it: {words}",
     ReasonCode.CLUSTER_LOST: "{cluster} was declared lost.",
+    ReasonCode.PLANE_RESTORED: "{cluster} knew nothing of it when the plane had come from a backup.",
     ReasonCode.NODE_LOST: "Node {node} of {cluster} was lost.",
     ReasonCode.DEVICE_FAILED: "A device of node {node} failed: {words}.",
     ReasonCode.DISRUPTED: "Its cluster took rank {rank} away: {words}.",

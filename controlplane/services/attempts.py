@@ -21,7 +21,7 @@ from controlplane.core.ids import AttemptNumber, ClusterId, NodeId, WorkloadId
 from controlplane.core.lifecycle import AttemptState, ImpossibleTransition, Outcome
 from controlplane.core.policy import Policy
 from controlplane.core.reasons import Reason, ReasonCode, reason
-from controlplane.services import attempt_batch, wire
+from controlplane.services import attempt_batch, recovery, wire
 from controlplane.services.attempt_batch import By
 from controlplane.services.attempt_told import INVALID, UNKNOWN, lose_pods, tell_attempt, tell_missing, tell_pod
 from controlplane.services.attempt_work import (
@@ -51,6 +51,7 @@ class Told:
     attempts: Sequence[AttemptObservation] = ()
     pods: Sequence[PodObservation] = ()
     part: ListPart | None = None
+    is_recovering: bool = False  # the rows come from a backup: what a complete list does not name, is over
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,10 @@ def record(uow: UnitOfWork, cluster: ClusterFact, told: Told) -> Recorded:
         answers = [tell_pod(work, cluster.id, each) for each in pods.get(key, ())]
         if key in attempts:
             answers.append(tell_attempt(work, cluster.id, attempts[key]))
-        if part is not None:
+        if part is not None and key not in attempts and told.is_recovering and _ends_after(part, key):
+            name = work.placements[cluster.id].cluster_name if cluster.id in work.placements else cluster.name
+            order_stop(work, Outcome.VOIDED, reason(ReasonCode.PLANE_RESTORED, cluster=name))
+        elif part is not None and (key not in attempts or attempts[key].state != "unknown"):
             tell_missing(work, cluster.id, part, {(each.pod_set, each.index) for each in pods.get(key, ())})
         code = next((answer for answer in answers if answer is not None), None)
         if code is not None:
@@ -94,6 +98,8 @@ def record(uow: UnitOfWork, cluster: ClusterFact, told: Told) -> Recorded:
 
     known, clusters = _carry(uow, named | expected, fold, By(f"agent:{cluster.name}"))
     refused.update({object_id(key): UNKNOWN for key in named - known})
+    alive = {key for key in attempts.keys() - known if key is not None and attempts[key].state != "gone"}
+    recovery.hold_back(uow, alive)
     return Recorded(refused, clusters)
 
 
@@ -205,6 +211,11 @@ def _check(work: Work) -> None:
             reject(work, reason(ReasonCode.BUDGET_PASSED, goal=goal, limit=limit), Outcome.VOIDED)
             return
     work.look_again(RUNNING_CHECK_SECONDS if fact.state is AttemptState.RUNNING else CHECK_SECONDS)
+
+
+def _ends_after(part: ListPart, key: AttemptKey) -> bool:
+    """Whether an Attempt, if it were known there, would have been named by the end of this part."""
+    return part.may_have(object_id(key)) and (part.until is None or object_id(key) < part.until.object_id)
 
 
 def _key(told: AttemptObservation | PodObservation, refused: dict[str, str]) -> AttemptKey | None:

@@ -102,6 +102,9 @@ class Planner:
             return None
         with self._tools.uow_factory() as uow:
             version, is_due = uow.planning.is_due(self._pool)
+            is_recovering = uow.agents.plane().recovering_since is not None
+        if is_recovering:
+            return None  # the rows speak of a past; it stays due
         if lease.epoch != self._epoch:
             self.forget()
             self._epoch = lease.epoch

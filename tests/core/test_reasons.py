@@ -42,6 +42,7 @@ MADE_IN_CORE = {
 }
 MADE_ELSEWHERE = {
     ReasonCode.CLUSTER_LOST,
+    ReasonCode.PLANE_RESTORED,
     ReasonCode.FOREIGN_PODS,
     ReasonCode.NAME_CONFLICT,
     ReasonCode.LOCAL_POLICY,

@@ -217,6 +217,7 @@ class SessionFact:
     started_at: datetime
     ended_at: datetime | None
     full_asked_at: datetime | None
+    is_recovering: bool = False  # its cluster has not told everything since the plane came from a backup
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +228,7 @@ class PlaneFact:
     epoch: int
     listened_at: datetime | None
     listening_since: datetime | None
+    recovering_since: datetime | None = None
 
     def clocks_from(self, now: datetime) -> datetime | None:
         """From when on silence counts: the end of our last outage, or now while one lasts; None: it never listened."""

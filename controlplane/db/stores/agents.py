@@ -13,6 +13,7 @@ from sqlalchemy import Row, TextClause
 from sqlalchemy.orm import Session
 
 from controlplane.core.facts.fleet import Document, KeyFact, NumberedDirective, PlaneFact, SessionFact, TokenFact
+from controlplane.core.facts.ledger import AttemptKey
 from controlplane.core.ids import ClusterId
 from controlplane.core.lifecycle import ClusterState
 from controlplane.db.stores import agents_sql as sql
@@ -129,7 +130,36 @@ class AgentStore:
         if row is None:
             self._session.execute(sql.MAKE_PLANE)
             row = self._session.execute(sql.PLANE).one()
-        return PlaneFact(row.incarnation, row.epoch, row.listened_at, row.listening_since)
+        return PlaneFact(row.incarnation, row.epoch, row.listened_at, row.listening_since, row.recovering_since)
+
+    def begin_recovery(self) -> int:
+        """A new incarnation and epoch (returned); every cluster has to be heard, every Session is over."""
+        self.plane()
+        epoch = self._session.scalar(sql.BEGIN_RECOVERY, {"now": self._now})
+        assert epoch is not None
+        self._session.execute(sql.RECOVER_CLUSTERS)
+        self.end_all_sessions()
+        return int(epoch)
+
+    def end_recovery(self) -> None:
+        self._session.execute(sql.END_RECOVERY)
+
+    def recovered(self, cluster: ClusterId) -> None:
+        self._session.execute(sql.RECOVERED, {"cluster": cluster})
+
+    def recovering(self) -> list[str]:
+        return [str(name) for name in self._session.scalars(sql.RECOVERING)]
+
+    def note_unknown(self, keys: Collection[AttemptKey], until: datetime) -> None:
+        given = sorted((key.workload, key.attempt) for key in keys)
+        bound = {"workloads": [workload for workload, _ in given], "attempts": [attempt for _, attempt in given]}
+        self._session.execute(sql.NOTE_UNKNOWN, {**bound, "until": until})
+
+    def end_all_sessions(self) -> list[ClusterId]:
+        return [ClusterId(each) for each in self._session.scalars(sql.END_ALL_SESSIONS, {"now": self._now})]
+
+    def without_session_since(self, since: datetime) -> list[str]:
+        return [str(name) for name in self._session.scalars(sql.SESSIONS_BEFORE, {"since": since})]
 
     def note_listening(self, gap_seconds: int) -> None:
         self.plane()
@@ -185,4 +215,5 @@ def _session(row: Line) -> SessionFact:
         started_at=row.started_at,
         ended_at=row.ended_at,
         full_asked_at=row.full_asked_at,
+        is_recovering=row.is_recovering,
     )

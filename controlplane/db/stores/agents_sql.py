@@ -67,7 +67,7 @@ OPEN_SESSION = _text("""
 
 _SESSION = """
     SELECT cluster_id, epoch, instance_id, thumbprint, seq, answer, acked_number, lease_until, started_at, ended_at,
-           full_asked_at
+           full_asked_at, (SELECT recovering FROM cluster WHERE cluster.id = cluster_id) AS is_recovering
     FROM agent_session WHERE cluster_id = :cluster AND ended_at IS NULL"""
 SESSION = _text(_SESSION)
 SESSION_LOCKED = _text(f"{_SESSION} FOR NO KEY UPDATE")
@@ -143,7 +143,30 @@ KNOWN_OBJECTS = _text("""
 
 MAKE_PLANE = _text("""
     INSERT INTO plane (id, incarnation) VALUES (1, CAST(gen_random_uuid() AS text)) ON CONFLICT (id) DO NOTHING""")
-PLANE = _text("SELECT incarnation, epoch, listened_at, listening_since FROM plane WHERE id = 1")
+PLANE = _text("SELECT incarnation, epoch, listened_at, listening_since, recovering_since FROM plane WHERE id = 1")
+# An epoch that no life of the data before has had, not even one that the backup knows nothing of: the clock's seconds.
+BEGIN_RECOVERY = _text("""
+    UPDATE plane SET incarnation = CAST(gen_random_uuid() AS text), recovering_since = :now,
+        epoch = greatest(epoch + 1, CAST(extract(epoch FROM CAST(:now AS timestamptz)) AS bigint))
+    WHERE id = 1 RETURNING epoch""")
+RECOVER_CLUSTERS = _text("UPDATE cluster SET recovering = true WHERE removed_at IS NULL")
+END_ALL_SESSIONS = _text("UPDATE agent_session SET ended_at = :now WHERE ended_at IS NULL RETURNING cluster_id")
+END_RECOVERY = _text("UPDATE plane SET recovering_since = NULL WHERE id = 1")
+RECOVERED = _text("UPDATE cluster SET recovering = false WHERE id = :cluster")
+RECOVERING = _text("""
+    SELECT name FROM cluster
+    WHERE recovering AND removed_at IS NULL AND state NOT IN ('created', 'enrolled') ORDER BY name""")
+NOTE_UNKNOWN = _text("""
+    UPDATE workload SET attempts_seen = greatest(attempts_seen, told.attempt),
+        not_before = greatest(coalesce(not_before, :until), :until)
+    FROM (SELECT id, max(attempt) AS attempt
+          FROM unnest(CAST(:workloads AS uuid[]), CAST(:attempts AS bigint[])) AS one (id, attempt) GROUP BY id) AS told
+    WHERE workload.id = told.id AND state NOT IN ('succeeded', 'failed', 'cancelled')""")
+SESSIONS_BEFORE = _text("""
+    SELECT name FROM cluster
+    WHERE removed_at IS NULL AND state NOT IN ('created', 'enrolled')
+      AND NOT EXISTS (SELECT FROM agent_session s WHERE s.cluster_id = cluster.id AND s.started_at >= :since)
+    ORDER BY name""")
 NOTE_LISTENING = _text("""
     UPDATE plane SET listened_at = :now,
         listening_since = CASE WHEN listened_at >= :gap_start THEN listening_since ELSE :now END

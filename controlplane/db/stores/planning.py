@@ -134,7 +134,8 @@ class PlanningStore:
     def lock_workloads(self, workloads: Collection[WorkloadId]) -> Mapping[WorkloadId, FreshWorkload]:
         """Lock these Workloads and read them with their live Attempts."""
         rows = self._all(
-            """SELECT workload.id, workload.name, workload.state, attempts_made, kind, queue.path, workload.spec,
+            """SELECT workload.id, workload.name, workload.state,
+                   greatest(attempts_made, attempts_seen) AS attempts_made, kind, queue.path, workload.spec,
                    manifest, workload.labels, on_cluster_loss,
                    (SELECT attempt FROM attempt WHERE workload_id = workload.id AND state <> 'ended') AS live
                FROM workload JOIN queue ON queue.id = workload.queue_id

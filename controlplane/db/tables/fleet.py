@@ -50,6 +50,7 @@ class Cluster(Tracked, Base):
     features: Mapped[list[str]] = mapped_column(JSONB, server_default=text("'[]'"))
     agent_version: Mapped[str] = mapped_column(server_default="")
     kubernetes_version: Mapped[str] = mapped_column(server_default="")
+    recovering: Mapped[bool] = mapped_column(server_default=text("false"))  # no order before it has told everything
     inventory_at: Mapped[Moment | None]
     inventory_digest: Mapped[str] = mapped_column(server_default="")
     inventory_revision: Mapped[int] = mapped_column(server_default="0")
@@ -276,6 +277,7 @@ class Plane(Base):
     epoch: Mapped[int] = mapped_column(server_default="1")
     listened_at: Mapped[Moment | None]
     listening_since: Mapped[Moment | None]
+    recovering_since: Mapped[Moment | None]  # it came from a backup then, and not every cluster was heard since
 
 
 class ClusterCounter(Base):

@@ -39,6 +39,7 @@ class Workload(Tracked, Base):
     generation: Mapped[int] = mapped_column(server_default="1")
     version: Mapped[int] = mapped_column(server_default="1")
     attempts_made: Mapped[int] = mapped_column(server_default="0")  # the last Attempt's number
+    attempts_seen: Mapped[int] = mapped_column(server_default="0")  # the highest that an agent told of, unknown to us
     program_failures: Mapped[int] = mapped_column(server_default="0")
     infrastructure_ends: Mapped[int] = mapped_column(server_default="0")
     max_attempts: Mapped[int] = mapped_column(server_default="1")

@@ -20,6 +20,7 @@ from controlplane.core.facts.fleet import (
     SessionFact,
     TokenFact,
 )
+from controlplane.core.facts.ledger import AttemptKey
 from controlplane.core.ids import ClusterId, FlavorName, NodeId, PoolId
 
 
@@ -152,6 +153,26 @@ class AgentStore(Protocol):
 
     def plane(self) -> PlaneFact:
         """The plane's row, made when it is first asked for."""
+
+    def begin_recovery(self) -> int:
+        """A new incarnation and epoch (returned); every cluster has to be heard, every Session is over."""
+
+    def end_recovery(self) -> None: ...
+
+    def recovered(self, cluster: ClusterId) -> None:
+        """It has told everything."""
+
+    def recovering(self) -> list[str]:
+        """Names of accepted clusters that have not told everything since recovery began."""
+
+    def note_unknown(self, keys: Collection[AttemptKey], until: datetime) -> None:
+        """An agent knows these Attempts: live Workloads of theirs wait until then, and number theirs higher."""
+
+    def end_all_sessions(self) -> list[ClusterId]:
+        """Every agent has to say hello again; returns whose Sessions were open."""
+
+    def without_session_since(self, since: datetime) -> list[str]:
+        """Names of accepted clusters whose agents have not said hello since."""
 
     def note_listening(self, gap_seconds: int) -> None:
         """That agents can reach us now; after a longer gap than this all grace clocks start again."""
