@@ -23,7 +23,7 @@ from controlplane.core.policy import Policy
 from controlplane.core.reasons import Reason, ReasonCode, reason
 from controlplane.services import attempt_batch, recovery, wire
 from controlplane.services.attempt_batch import By
-from controlplane.services.attempt_told import INVALID, UNKNOWN, lose_pods, tell_attempt, tell_missing, tell_pod
+from controlplane.services.attempt_told import INVALID, STALE, UNKNOWN, lose_pods, tell_attempt, tell_missing, tell_pod
 from controlplane.services.attempt_work import (
     CHECK_SECONDS,
     RUNNING_CHECK_SECONDS,
@@ -98,6 +98,10 @@ def record(uow: UnitOfWork, cluster: ClusterFact, told: Told) -> Recorded:
 
     known, clusters = _carry(uow, named | expected, fold, By(f"agent:{cluster.name}"))
     refused.update({object_id(key): UNKNOWN for key in named - known})
+    past = {key for key, each in attempts.items() if key is not None and each.state != "gone" and key in known}
+    past = {key for key in past if refused.get(object_id(key)) == STALE}
+    if past and uow.attempts.take_over(cluster.id, past):  # what a lost cluster runs on, when it is enrolled anew
+        clusters.add(cluster.id)
     alive = {key for key in attempts.keys() - known if key is not None and attempts[key].state != "gone"}
     recovery.hold_back(uow, alive)
     return Recorded(refused, clusters)

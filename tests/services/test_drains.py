@@ -280,6 +280,29 @@ def test_attempts_of_a_lost_cluster_end_as_lost_by_the_infrastructure(plane: Pla
     assert {row.state for row in plane.rows("SELECT state FROM pod")} == {PodState.LOST}
 
 
+def test_what_a_lost_cluster_still_runs_is_stopped_when_its_machines_enrol_anew(plane: Plane) -> None:
+    eu = ready(plane, "eu", node("e1"))
+    gang, name = placed(plane, eu, plane.queue("team", nominal=8), pods=1)
+    eu.run(name)
+    unreachable(plane, "eu")
+    remove(plane, "eu", "lost")
+    again, other = ready(plane, "eu", node("e1")), ready(plane, "us")
+    assert again.fingerprint == eu.fingerprint
+    for agent in (again, other):
+        agent.wanted[name], agent.gens[name] = eu.wanted[name], 2  # as its cluster remembers it
+        agent.sync(attempts=[agent.told(name, "started")], pods=agent.pods(name, "running"))
+    assert again.kinds[name] == ["tombstone"]
+    assert name not in other.kinds, "of another cluster's work nobody takes orders"
+    again.bury(name)
+    rows = plane.rows(
+        "SELECT p.state, c.removed_at IS NULL AS there FROM placement p JOIN cluster c ON c.id = p.cluster_id"
+        " WHERE p.workload_id = CAST(:id AS uuid) ORDER BY c.id",
+        id=gang,
+    )
+    assert [(row.state, row.there) for row in rows] == [("gone", False), ("gone", True)]
+    assert (plane.state(gang), attempts_of(plane, gang)) == ("pending", [("ended", "lost", "cluster-lost")])
+
+
 def test_a_cancelled_workload_of_a_lost_cluster_is_cancelled(plane: Plane) -> None:
     eu = ready(plane, "eu", node("e1"))
     gang, name = placed(plane, eu, plane.queue("team", nominal=8), pods=1)

@@ -64,6 +64,15 @@ class AttemptStore:
     def live_of(self, workloads: Collection[WorkloadId]) -> list[AttemptKey]:
         return self._keys(sql.LIVE_OF, workloads=list(workloads))
 
+    def take_over(self, cluster: ClusterId, keys: Collection[AttemptKey]) -> int:
+        taken = self._session.execute(sql.TAKE_OVER, {**_pairs(keys), "cluster": cluster}).all()
+        if not taken:
+            return 0
+        told = [{"workload": row.workload, "attempt": row.attempt, "old": row.old} for row in taken]
+        self._write(sql.COPY_DIRECTIVES, told, cluster=cluster)
+        self.add_directives([NewDirective(cluster, _key(row), row.wanted_gen, "tombstone") for row in taken])
+        return len(taken)
+
     def live_in(self, cluster: ClusterId) -> list[AttemptKey]:
         return self._keys(sql.LIVE_IN, cluster=cluster)
 

@@ -52,6 +52,32 @@ PODS = _text(f"""
         ORDER BY d.health_changed_at LIMIT 1) ill ON true
     WHERE (p.workload_id, p.attempt) IN {_KEYS} ORDER BY p.workload_id, p.attempt, p.rank""")
 
+# An Attempt may have outlived several Clusters of the same machines: the last one knew most.
+TAKE_OVER = _text(f"""
+    WITH left_over AS (
+        SELECT DISTINCT ON (p.workload_id, p.attempt) p.workload_id, p.attempt, p.cluster_id, p.wanted_gen
+        FROM placement p JOIN attempt a USING (workload_id, attempt)
+        JOIN cluster gone ON gone.id = p.cluster_id JOIN cluster here ON here.id = :cluster
+        WHERE (p.workload_id, p.attempt) IN {_KEYS} AND a.state = 'ended'
+          AND gone.removed_at IS NOT NULL AND gone.fingerprint = here.fingerprint
+        ORDER BY p.workload_id, p.attempt, p.cluster_id DESC),
+    placed AS (
+        INSERT INTO placement (workload_id, attempt, cluster_id, state, wanted_gen, applied_gen, message)
+        SELECT workload_id, attempt, :cluster, 'stopping', wanted_gen + 1, wanted_gen, 'left over by a removed cluster'
+        FROM left_over ORDER BY workload_id, attempt
+        ON CONFLICT (workload_id, attempt, cluster_id) DO NOTHING
+        RETURNING workload_id, attempt, wanted_gen)
+    SELECT CAST(placed.workload_id AS text) AS workload, placed.attempt, placed.wanted_gen, left_over.cluster_id AS old
+    FROM placed JOIN left_over USING (workload_id, attempt)
+    ORDER BY placed.workload_id, placed.attempt""")
+
+COPY_DIRECTIVES = _text(f"""
+    INSERT INTO directive (cluster_id, object_id, gen, workload_id, attempt, kind, body, created_at)
+    SELECT :cluster, d.object_id, d.gen, d.workload_id, d.attempt, d.kind, d.body, d.created_at
+    FROM {_ROWS} AS r(workload uuid, attempt bigint, old bigint)
+    JOIN directive d ON d.cluster_id = r.old AND d.object_id = r.workload || '.' || r.attempt
+    ORDER BY d.object_id, d.gen""")
+
 LIVE_OF = _text("""
     SELECT CAST(workload_id AS text) AS workload, attempt FROM attempt
     WHERE workload_id = ANY(CAST(:workloads AS uuid[])) AND state <> 'ended' ORDER BY workload_id""")

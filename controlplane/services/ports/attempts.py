@@ -31,6 +31,12 @@ class AttemptStore(Protocol):
     def live_of(self, workloads: Collection[WorkloadId]) -> list[AttemptKey]:
         """The live Attempt of each that has one."""
 
+    def take_over(self, cluster: ClusterId, keys: Collection[AttemptKey]) -> int:
+        """Order the end of those that are over for a removed Cluster of this one's machines; returns how many.
+
+        They get a Placement here, with what had been told of them, so that the tombstone is heard until it is obeyed.
+        """
+
     def live_in(self, cluster: ClusterId) -> list[AttemptKey]:
         """Live Attempts with a Placement in this cluster that is not gone."""
 
