@@ -63,7 +63,8 @@ def apply(
     stored = _stored(uow, kinds)
     edits = [_edit(one, stored) for one in documents]
     edits += _pruned(stored, edits, how.prune)
-    basis = basis_of({(each.kind, each.name): each.before for each in edits})
+    _refuse_policies_without_pools(edits)
+    basis = basis_of({(each.kind, each.name): stored.get(each.kind, {}).get(each.name) for each in edits})
     how.expected.check(basis, "what is stored of these documents")
     _carry_out(uow, caller, edits, stored, dry_run=how.dry_run, writes=not how.dry_run or len(ordered) > len(documents))
     stand = stored if how.dry_run else _stored(uow, {each.kind for each in edits if each.is_change}, stored)
@@ -78,8 +79,8 @@ def put(uow: UnitOfWork, caller: Caller, sent: Sent, expected: Expected) -> Appl
     require(caller.principal, _right(kind))
     uow.documents.lock()
     stored = _stored(uow, {kind})
-    edit = _edit(sent, stored)
-    expected.check(None if edit.before is None else edit.before.etag(), f"{kind} {name}")
+    edit, stands = _edit(sent, stored), stored[kind].get(name)
+    expected.check(None if stands is None else stands.etag(), f"{kind} {name}")
     _carry_out(uow, caller, [edit], stored)
     return edit.applied(_stored(uow, {kind})[kind].get(name))
 
@@ -160,6 +161,13 @@ def _pruned(stored: Stored, sent: Sequence[Edit], labels: tuple[tuple[str, str],
         for form in sorted(stored[kind].values(), key=lambda form: (-form.name.count("/"), form.name))
         if (kind, form.name) not in named and all(form.labels.get(key) == value for key, value in labels)
     ]
+
+
+def _refuse_policies_without_pools(edits: Sequence[Edit]) -> None:
+    leaving = {each.name for each in edits if each.kind == "Pool" and each.after is None}
+    for each in edits:
+        if each.kind == "Policy" and each.after is not None and each.name in leaving:
+            raise each.refused("/metadata/name", "pool-unknown", f"pool {each.name} was not sent and would be pruned")
 
 
 def _stored(uow: UnitOfWork, kinds: set[str], known: Stored | None = None) -> dict[str, Mapping[str, Form]]:

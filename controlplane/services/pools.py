@@ -68,6 +68,7 @@ def delete_policies(uow: UnitOfWork, caller: Caller, edits: Sequence[Edit]) -> N
 def delete_pools(uow: UnitOfWork, caller: Caller, edits: Sequence[Edit]) -> None:
     """Take Pools away in which nothing lives; raises Conflict. Their Policies go with them."""
     gone = [each for each in edits if each.is_change and each.after is None]
+    more = {}
     for each in gone:
         if each.name == DEFAULT:
             raise Conflict("the pool default is always there", slug="pool-in-use")
@@ -81,6 +82,7 @@ def delete_pools(uow: UnitOfWork, caller: Caller, edits: Sequence[Edit]) -> None
             words = " and ".join(filter(None, (clusters, workloads)))
             raise Conflict(f"pool {each.name} has {words}", slug="pool-in-use")
         if uow.tenancy.policy(pool):
-            uow.documents.add_policy(pool, {}, {}, caller.principal.actor)
+            version = uow.documents.add_policy(pool, {}, {}, caller.principal.actor)
+            more[each.name] = {"policy version": version}
         uow.documents.delete_pool(pool)
-    record(uow, caller, gone)
+    record(uow, caller, gone, more)

@@ -301,6 +301,11 @@ def test_prune_is_refused_whole_where_one_is_in_use_or_no_label_is_given(tree: h
     below = applied(tree, document("Queue", "a/b"), document("Queue", "busy", mine, namespace="busy"), how=how)
     assert slug(below) == (422, "queue-unknown"), "its parent would go"
     assert paths(tree) == ["a", "busy", "research", "research/nlp", "research/vision"]
+    applied(tree, document("Pool", "old", mine))
+    policy = applied(
+        tree, document("Policy", "old", mine), document("Queue", "busy", mine), document("Queue", "a", mine), how=how
+    )
+    assert slug(policy) == (422, "pool-unknown"), "its Pool would go"
     assert slug(applied(tree, kept, how={"prune": "true"})) == (400, "invalid-filter")
     assert slug(applied(tree, kept, how={"label": "owner=gitops"})) == (400, "invalid-filter")
     assert slug(applied(tree, kept, how={"dryRun": "maybe"})) == (400, "invalid-parameter")
@@ -327,6 +332,8 @@ def test_a_pool_goes_when_nothing_lives_in_it_and_a_policy_goes_back_to_the_defa
     assert tree.delete("/api/v1/documents/Policy/big", headers=STANDS).status_code == 204
     assert slug(tree.get("/api/v1/documents/Policy/big")) == (404, "not-found")
     assert results(applied(tree, document("Policy", "big"))) == {"Policy big": "unchanged"}
+    put = tree.put("/api/v1/documents/Policy/big", json=document("Policy", "big"), headers={"If-None-Match": "*"})
+    assert (put.json()["result"], "ETag" in put.headers) == ("unchanged", False), "what says nothing is no document"
     applied(tree, document("Pool", "default"))
     assert slug(tree.delete("/api/v1/documents/Pool/default", headers=STANDS)) == (409, "pool-in-use")
 

@@ -112,7 +112,8 @@ def put_document(
             words = f"the document says {field} {said}, the address {wanted[:600]}"
             raise Invalid(words, slug="invalid-value", faults=(Fault(f"/{field}", words, "invalid-value"),))
     applied = run(container_of(request).uow_factory, lambda uow: applying.put(uow, caller, sent, expected))
-    mark(response, applied.etag)
+    if applied.etag:  # a Policy that says nothing is no document
+        mark(response, applied.etag)
     return applied
 
 
@@ -139,4 +140,13 @@ def _sent(value: Value, index: int) -> Sent:
         return Sent(*document_from(value), place=index)
     except Invalid as error:
         faults = tuple(Fault(f"/{index}{each.pointer}", each.detail, each.slug) for each in error.faults)
-        raise Invalid(f"document {index + 1}: {error.detail}", slug=error.slug, faults=faults) from None
+        raise Invalid(f"{_named(value, index)}: {error.detail}", slug=error.slug, faults=faults) from None
+
+
+def _named(value: Value, index: int) -> str:
+    """How people know the document; where it has no name, its place, counted from 0 as in pointers."""
+    metadata = value.get("metadata") if isinstance(value, dict) else None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if isinstance(value, dict) and isinstance(value.get("kind"), str) and isinstance(name, str):
+        return f"{value['kind']} {name}"[:200]
+    return f"document /{index}"
