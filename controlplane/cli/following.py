@@ -120,6 +120,8 @@ class Teller:
         if now != self._said:
             self._said = now
             lines.append(now)
+            if found["state"] == "failed" and found["attempts"]:
+                lines.extend(story.last_words(found["attempts"][0]))
         return lines
 
     @staticmethod

@@ -151,6 +151,11 @@ def seconds_since(moment: str) -> float:
     return (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
 
 
+def between(first: str, second: str) -> float:
+    """Seconds from one moment to the other."""
+    return (datetime.fromisoformat(second) - datetime.fromisoformat(first)).total_seconds()
+
+
 def age(moment: str | None) -> str:
     """How long ago, for a column: "4m"; "-" for never."""
     return span(seconds_since(moment)) if moment else "-"

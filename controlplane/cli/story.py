@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from controlplane.cli.render import Json, ago, clean, seconds_since, span, until
+from controlplane.cli.render import Json, ago, between, clean, seconds_since, span, until
 
 FINAL = frozenset({"succeeded", "failed", "cancelled"})
 LIVE = "pending,reserved,running,stopping,cancelling"
@@ -44,6 +44,8 @@ def step(found: Json, attempt: Json) -> str:
     words = _STEPS.get(attempt["state"], attempt["state"])
     text = f"{found['name']}, attempt {attempt['attempt']}{where(attempt)}: {words}"
     messages = [clean(each["message"]) for each in attempt["placements"] if each["message"]]
+    if attempt["state"] == "starting":
+        messages += [clean(f"rank {each['rank']}: {each['text']}") for each in attempt["words"][:1]]
     return f"{text} ({'; '.join(messages)})" if messages else text
 
 
@@ -75,7 +77,7 @@ def end(found: Json) -> str:
     """How the workload ended."""
     took = ""
     if found.get("finishedAt"):
-        took = f" after {span(seconds_since(found['submittedAt']) - seconds_since(found['finishedAt']))}"
+        took = f" after {span(between(found['submittedAt'], found['finishedAt']))}"
     last = found["attempts"][0] if found["attempts"] else None
     why = f": {ending(last)}" if last and found["state"] == "failed" else ""
     return f"{found['name']} {found['state']}{took}{why}"
@@ -95,7 +97,12 @@ def history(attempt: Json) -> Iterator[str]:
         for node in placement["nodes"]:
             states = ", ".join(f"{count} {state}" for state, count in node["states"].items())
             yield f"    {node['node']}: {node['pods']} pods, {node['devices']} {node['flavor']} ({states})"
-    for each in attempt.get("words", []):
+    yield from last_words(attempt)
+
+
+def last_words(attempt: Json) -> Iterator[str]:
+    """What its pods' programs said last, or what their cluster says of those that wait."""
+    for each in attempt["words"]:
         code = "" if each["exitCode"] is None else f", exit code {each['exitCode']}"
         verb = "waits" if each["state"] == "pending" else "said last"
         yield f"  Rank {each['rank']} on {each['node'] or '?'} ({each['state']}{code}) {verb}:"
@@ -121,7 +128,7 @@ def _timeline(attempt: Json) -> str:
         moment = attempt.get(key)
         if not moment:
             continue
-        later = "" if before is None else f" +{span(seconds_since(before) - seconds_since(moment))}"
+        later = "" if before is None else f" +{span(between(before, moment))}"
         said.append(f"{words} {ago(moment)}" if before is None else f"{words}{later}")
         before = moment
     return ", ".join(said)
@@ -132,7 +139,7 @@ def _ran(attempt: Json) -> float | None:
     stop = attempt["failedAt"] or attempt["stopOrderedAt"] or attempt["endedAt"]
     if not attempt["runningAt"] or not stop:
         return None
-    return max(0.0, seconds_since(attempt["runningAt"]) - seconds_since(stop))
+    return max(0.0, between(attempt["runningAt"], stop))
 
 
 def _lost(found: Json, attempt: Json) -> str:
