@@ -75,7 +75,7 @@ _SENTENCES: Mapping[ReasonCode, str] = {
     ReasonCode.NOT_ENOUGH_FREE: "{cluster} has room for {fits} of {pods} pods of {devices} {flavor} each"
     " ({free} free).",
     ReasonCode.CAPACITY_CORDONED: "{cluster} has room for {fits} of {pods} pods of {devices} {flavor} each"
-    " ({free} free, {cordoned} more are cordoned: {words}).",
+    " ({free} free, {cordoned} more cordoned: {words}).",
     ReasonCode.TOPOLOGY_TOO_FRAGMENTED: "{cluster} has room for {fits} of {pods} pods of {devices} {flavor} each in its"
     " best {level} ({domain}).",
     ReasonCode.TOPOLOGY_TOO_SMALL: "{cluster}'s largest {level} holds {fits} of {pods} pods of {devices} {flavor} each,"

@@ -48,7 +48,7 @@ def test_a_cordoned_node_is_named_only_where_it_would_be_enough() -> None:
     world = with_node(east(), cordon="fan is loud", is_cordoned=True, is_schedulable=False)
     enough = planned(with_node(world).waits(a_workload("two").asking(2)))
     assert sentences(enough, "two") == [
-        "east has room for 1 of 2 pods of 8 nvidia-h100-80gb each (8 free, 8 more are cordoned: fan is loud)."
+        "east has room for 1 of 2 pods of 8 nvidia-h100-80gb each (8 free, 8 more cordoned: fan is loud)."
     ]
     full = with_node(east().runs("x", "team", {"b0-r0-n0": 8}), cordon="fan", is_cordoned=True, is_schedulable=False)
     assert sentences(planned(full.waits(a_workload("two").asking(2))), "two") == [

@@ -4,7 +4,9 @@ cluster NAME [levels=block,rack,host] [state=ready]      racks N nodes=M [device
 queue PATH NOMINAL [borrow=N] [lend=N] [weight=N]        run NAME QUEUE NODE:UNITS… [minute=N]
 submit NAME QUEUE PODSxDEVICES [required=L] [preferred=L] [strategy=S] [priority=N] [minute=N]
 end NAME…          its pods are gone                     requeue NAME     gone, and waits again for its old place
-cordon NODE…       takes no new pods                     quota PATH NOMINAL
+cordon NODE… [why=W]     takes no new pods (`why`: by us) quota PATH NOMINAL
+uncordon NODE…     takes pods again                      withhold NODE UNITS [why=W]     of cordoned devices
+drain CLUSTER why=W      takes nothing new               undrain CLUSTER
 cycle              plan, and carry the Plan out          explain NAME     every Reason
 
 A block ends with `----` and its output up to the next empty line.
@@ -90,7 +92,25 @@ class Script:
 
     def _cordon(self, names: list[str], options: Options) -> None:
         for name in names:
-            self.world.change_node(name, is_schedulable=False)
+            why = options.get("why", "")
+            self.world.change_node(name, is_schedulable=False, is_cordoned=bool(why), cordon=why)
+
+    def _uncordon(self, names: list[str], options: Options) -> None:
+        for name in names:
+            self.world.change_node(name, is_schedulable=True, is_cordoned=False, cordon="")
+
+    def _withhold(self, names: list[str], options: Options) -> None:
+        node = next(each for each in self.world.nodes.values() if each.name == names[0])
+        units = int(names[1])
+        usable = {H100: node.owned[H100] - units}
+        self.world.change_node(names[0], usable=usable, withheld={H100: units}, cordon=options.get("why", "?"))
+
+    def _drain(self, names: list[str], options: Options) -> None:
+        cluster = next(each for each in self.world.clusters.values() if each.name == names[0])
+        self.world.clusters[cluster.id] = replace(cluster, drain=options.get("why", ""))
+
+    def _undrain(self, names: list[str], options: Options) -> None:
+        self._drain(names, {})
 
     def _explain(self, names: list[str], options: Options) -> Iterator[str]:
         for reason in explain(self.world.build(), Policy(), NOW, WorkloadId(names[0])):

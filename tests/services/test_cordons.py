@@ -73,7 +73,7 @@ def test_a_cordoned_node_is_named_where_it_is_what_is_missing(plane: Plane) -> N
     code, sentence = why_waiting(plane)
     assert code == "capacity-cordoned"
     assert sentence == (
-        "eu has room for 1 of 2 pods of 8 nvidia-h100-80gb each (8 free, 8 more are cordoned: fan is loud)."
+        "eu has room for 1 of 2 pods of 8 nvidia-h100-80gb each (8 free, 8 more cordoned: fan is loud)."
     )
     cordon_node(plane, "n2", None)
     plan(plane)
