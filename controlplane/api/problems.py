@@ -29,6 +29,7 @@ from controlplane.services.errors import (
     Unauthenticated,
 )
 
+SUMMARY_PLACES = 5
 MEDIA_TYPE = "application/problem+json"
 
 TABLE: Mapping[type[Exception], tuple[int, str]] = {
@@ -104,10 +105,20 @@ def of_error(request_id: str, error: Exception) -> Response:
         headers = _HEADERS_OF_SLUG.get(error.slug)
         if isinstance(error, PreconditionFailed) and error.etag is not None:
             headers = {"ETag": f'"{error.etag}"'}
-        return problem(request_id, status, error.slug, title, error.detail, error.faults, headers)
+        return problem(request_id, status, error.slug, title, _summary(error), error.faults, headers)
     if isinstance(error, Refused):
         return problem(request_id, status, _RULES.get(error.rule, "conflict"), title)
     return problem(request_id, status, "unavailable", title)
+
+
+def _summary(error: ServiceError) -> str:
+    """The only mistake's sentence, or of several how many and where: each one's sentence stands in `errors`."""
+    if len(error.faults) < 2 or not error.detail.endswith(error.faults[0].detail):
+        return error.detail
+    places = [fault.pointer or "/" for fault in error.faults[:SUMMARY_PLACES]]
+    more = len(error.faults) - len(places)
+    where = ", ".join(places) + (f" and {more} more" if more else "")
+    return f"{error.detail.removesuffix(error.faults[0].detail)}{len(error.faults)} mistakes, at {where}"
 
 
 def request_id_of(request: Request) -> str:
@@ -123,10 +134,8 @@ def on_known(request: Request, error: Exception) -> Response:
 def on_parameters(request: Request, error: Exception) -> Response:
     """A query or path parameter that is none."""
     assert isinstance(error, RequestValidationError)
-    faults = tuple(
-        Fault("/".join(str(part) for part in each["loc"]), each["msg"], "invalid-parameter") for each in error.errors()
-    )
-    return problem(request_id_of(request), 400, "invalid-parameter", "A parameter is wrong", faults[0].detail, faults)
+    told = (f"{each['loc'][-1]}: {each['msg']}" for each in error.errors()[:SUMMARY_PLACES])
+    return problem(request_id_of(request), 400, "invalid-parameter", "A parameter is wrong", "; ".join(told))
 
 
 def on_http(request: Request, error: Exception) -> Response:

@@ -253,7 +253,7 @@ def test_headers_are_checked(plane: Api, headers: dict[str, str], status: int, s
         ("limit=501", "invalid-parameter"),
         ("limit=x", "invalid-parameter"),
         ("offset=10", "invalid-parameter"),
-        ("cursor=%00", "invalid-cursor"),
+        ("cursor=%01", "invalid-cursor"),
         ("state=flying", "invalid-filter"),
         ("label=x", "invalid-filter"),
         ("queue=" + "a" * 700, "invalid-parameter"),
@@ -284,3 +284,27 @@ def test_a_request_id_comes_back(plane: Api) -> None:
 def test_nothing_of_all_this_was_written(plane: Api) -> None:
     items = plane.client().get("/api/v1/workloads").json()["items"]
     assert [item["name"] for item in items if item["state"] != "cancelled"] == []
+
+
+def test_a_sentence_is_said_once_and_several_mistakes_are_summed_up(plane: Api) -> None:
+    one = plane.client().post("/api/v1/workloads", json=workload(queue="research/music")).json()
+    assert one["detail"] == one["errors"][0]["detail"] == "there is no queue research/music"
+    many = plane.client().post("/api/v1/workloads", json=workload(pod_set={"replicas": 0}, frobnicate=1)).json()
+    assert many["detail"] == "2 mistakes, at /spec/podSets/0/replicas, /spec/frobnicate"
+    parameters = plane.client().get("/api/v1/workloads?limit=0&nonsense=1").json()
+    assert "limit: " in parameters["detail"]
+    assert "nonsense: " in parameters["detail"]
+
+
+def test_of_several_documents_the_wrong_one_is_named_and_its_place_counted_from_nought(plane: Api) -> None:
+    queue = {
+        "apiVersion": "muster.dev/v1",
+        "kind": "Queue",
+        "metadata": {"name": "research/new"},
+        "spec": {"weight": -1},
+    }
+    problem = plane.client().post("/api/v1/apply", json=[workload(), queue]).json()
+    assert problem["detail"].startswith("Queue research/new: weight: ")
+    assert [each["pointer"] for each in problem["errors"]] == ["/1/spec/weight"]
+    nameless = plane.client().post("/api/v1/apply", json=[workload(), {"kind": "Queue"}]).json()
+    assert nameless["detail"].startswith("document /1: ")
