@@ -13,7 +13,18 @@ from controlplane.api.auth import Door
 from controlplane.api.edge import Edge
 from controlplane.api.openapi import describe
 from controlplane.api.problems import TABLE, on_http, on_known, on_parameters
-from controlplane.api.routes import cordons, documents, events, fleet, health, operations, people, tenancy, workloads
+from controlplane.api.routes import (
+    cordons,
+    documents,
+    events,
+    fleet,
+    health,
+    ledger,
+    operations,
+    people,
+    tenancy,
+    workloads,
+)
 from controlplane.api.routes.agents import AgentDoor, agent_router
 from controlplane.api.streams import EventHub
 from controlplane.bootstrap import Container
@@ -28,6 +39,7 @@ ROUTERS: Sequence[APIRouter] = (
     cordons.router,
     operations.router,
     events.router,
+    ledger.router,
     health.alive,
     health.router,
 )

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import Header
+from fastapi import Header, Path
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from controlplane.contract.rest.cordons import WorkChoice
@@ -13,6 +13,10 @@ from controlplane.services.errors import Malformed
 IDEMPOTENCY_KEY = "Idempotency-Key"
 IdempotencyKey = Annotated[str | None, Header(alias=IDEMPOTENCY_KEY)]
 """Documents the header. Its value is read from the request, because an empty one would pass for none here."""
+
+NUMBER_MAX = 2**63 - 1
+Number = Annotated[int, Path(ge=1, le=NUMBER_MAX)]
+"""The type of a path's part that is a row's number."""
 
 Word = Annotated[str | None, Field(max_length=600)]
 
@@ -40,6 +44,8 @@ class WorkloadQuery(PageQuery):
     name: Word = None
     cluster: Word = None
     label: Annotated[list[str], Field(max_length=10)] = Field(default_factory=list)
+    submitted_after: Annotated[AwareDatetime | None, Field(alias="submittedAfter")] = None
+    submitted_before: Annotated[AwareDatetime | None, Field(alias="submittedBefore")] = None
 
 
 class FleetQuery(PageQuery):
@@ -88,6 +94,19 @@ class BindingQuery(PeopleQuery):
 
     role: Literal["platform-admin", "team-lead", "member", "auditor"] | None = None
     queue: Word = None
+
+
+class LedgerQuery(PageQuery):
+    """Which accounts; `queue` means its whole subtree."""
+
+    queue: Word = None
+    flavor: Word = None
+
+
+class TransferQuery(LedgerQuery):
+    """Which transfers; `workload` is an id or name."""
+
+    workload: Word = None
 
 
 class EventQuery(BaseModel):

@@ -19,6 +19,7 @@ class Action(StrEnum):
     WORKLOAD_SUBMIT = "workload.submit"
     WORKLOAD_CANCEL = "workload.cancel"
     WORKLOAD_EDIT = "workload.edit"
+    WORKLOAD_PUSH = "workload.push"  # above the priority that everybody may give
     EVENT_READ = "event.read"
     QUEUE_READ = "queue.read"
     QUEUE_WRITE = "queue.write"
@@ -77,6 +78,7 @@ MAY: Mapping[Action, frozenset[Role]] = {
     Action.WORKLOAD_SUBMIT: _WORKERS,
     Action.WORKLOAD_CANCEL: _LEADS,  # and whoever owns it
     Action.WORKLOAD_EDIT: _LEADS,  # and whoever owns it
+    Action.WORKLOAD_PUSH: _LEADS,
     Action.EVENT_READ: _EVERYONE,
     Action.QUEUE_READ: _EVERYONE,
     Action.QUEUE_WRITE: _ADMIN,
@@ -98,7 +100,7 @@ _ANYWHERE = frozenset({Action.CLUSTER_READ})  # what is no tenant's: any binding
 _HIDES = {Action.WORKLOAD_SUBMIT: "queue", Action.WORKLOAD_READ: "workload", Action.QUEUE_READ: "queue"}
 _LOOKS = ".read"
 _ON_WORK = frozenset(
-    {Action.WORKLOAD_SUBMIT, Action.WORKLOAD_CANCEL, Action.WORKLOAD_EDIT, Action.DOCUMENT_APPLY}
+    {Action.WORKLOAD_SUBMIT, Action.WORKLOAD_CANCEL, Action.WORKLOAD_EDIT, Action.WORKLOAD_PUSH, Action.DOCUMENT_APPLY}
 )  # what the scope `submit` adds to `read`
 
 _OPEN, _ANY = Rule(By.NOBODY), Rule(By.CALLER)

@@ -11,13 +11,23 @@ from controlplane.services.attempt_batch import By
 from controlplane.services.authz import Action, Caller
 from controlplane.services.errors import Conflict, NotFound
 from controlplane.services.ports.unit_of_work import UnitOfWork
+from controlplane.services.preconditions import UNCONDITIONAL, Expected
 
 _CANCELLED = frozenset({WorkloadState.CANCELLING, WorkloadState.CANCELLED})
 
 
-def cancel(uow: UnitOfWork, caller: Caller, workload: WorkloadId) -> WorkloadState:
-    """Order its end and return where it stands; a second time changes nothing. Raises NotFound, Forbidden, Conflict."""
-    if (state := _settled(_require(uow, caller, workload))) is not None:
+def cancel(uow: UnitOfWork, caller: Caller, workload: WorkloadId, expected: Expected = UNCONDITIONAL) -> WorkloadState:
+    """Order its end and return where it stands; a second time changes nothing.
+
+    Raises NotFound, Forbidden, Conflict, PreconditionFailed.
+    """
+    seen: WorkloadFact | None = require_right(uow, caller, workload, Action.WORKLOAD_CANCEL)
+    if expected:
+        # Out of the order of locks, so that what was seen is what is cancelled; of two who meet, one runs again.
+        seen = uow.workloads.lock(workload)
+    assert seen is not None, "Workloads are never deleted"
+    expected.check(str(seen.version), f"workload {seen.name}")
+    if (state := _settled(seen)) is not None:
         return state
     by = By(caller.principal.actor, caller.request_id)
     # Accounts and nodes come before Workloads in the order of locks, so the Attempt is stopped first.
@@ -53,12 +63,15 @@ def _settled(fact: WorkloadFact) -> WorkloadState | None:
     return None
 
 
-def _require(uow: UnitOfWork, caller: Caller, workload: WorkloadId) -> WorkloadFact:
-    """Owners may, as long as they may submit there; others need the role."""
+def require_right(uow: UnitOfWork, caller: Caller, workload: WorkloadId, action: Action) -> WorkloadFact:
+    """The Workload, where the caller may do this to it; raises NotFound, Forbidden.
+
+    Owners may, as long as they may submit there; others need the role.
+    """
     seen = uow.workloads.get(workload)
     if seen is None or not authz.sees(caller.principal, seen.queue_path):
         raise NotFound("there is no such workload")
     is_owner = seen.owner == caller.principal.name
     if not (is_owner and authz.may(caller.principal, Action.WORKLOAD_SUBMIT, seen.queue_path)):
-        authz.require(caller.principal, Action.WORKLOAD_CANCEL, seen.queue_path)
+        authz.require(caller.principal, action, seen.queue_path)
     return seen

@@ -4,16 +4,18 @@ Never writes. Cursors are `services.cursors`.
 """
 
 import uuid
+from dataclasses import replace
 from datetime import datetime
 
 from controlplane.contract.rest.common import Page
 from controlplane.contract.rest.fleet import ClusterView, DeviceView, NodeView
-from controlplane.contract.rest.operations import AuditView, CycleView, RebalanceView
+from controlplane.contract.rest.ledger import AccountView, TransferView
+from controlplane.contract.rest.operations import AuditView, CycleView, PlanView, RebalanceView
 from controlplane.contract.rest.people import BindingView, TokenSummary
 from controlplane.contract.rest.tenancy import QueueView
 from controlplane.contract.rest.workloads import WorkloadSummary, WorkloadView
 from controlplane.core.facts.people import PeopleFilter
-from controlplane.core.facts.queries import AuditFilter, FleetFilter, Scope, WorkloadFilter
+from controlplane.core.facts.queries import AuditFilter, FleetFilter, LedgerFilter, Scope, WorkloadFilter
 from controlplane.core.facts.tenancy import Principal
 from controlplane.core.ids import WorkloadId
 from controlplane.services import authz, people
@@ -125,6 +127,42 @@ def cycles(uow: UnitOfWork, principal: Principal, pool: str | None, paging: Pagi
     authz.require(principal, Action.PLANE_READ)
     listing = Listing(principal, "cycles", pool, paging)
     return listing.page(uow.queries.cycles(pool, listing.number(), paging.limit))
+
+
+def cycle(uow: UnitOfWork, principal: Principal, number: int) -> CycleView:
+    """One; raises NotFound where there is none (any more)."""
+    authz.require(principal, Action.PLANE_READ)
+    found = uow.queries.cycle(number)
+    if found is None:
+        raise NotFound(f"there is no cycle {number}, or no longer")
+    return found
+
+
+def plan(uow: UnitOfWork, principal: Principal, number: int) -> PlanView:
+    """What it decided; raises NotFound where there is none (any more)."""
+    authz.require(principal, Action.PLANE_READ)
+    found = uow.queries.plan(number)
+    if found is None:
+        raise NotFound(f"there is no cycle {number}, or no longer")
+    return found
+
+
+def accounts(uow: UnitOfWork, principal: Principal, wanted: LedgerFilter, paging: Paging) -> Page[AccountView]:
+    """By Queue and Flavor."""
+    _known(uow, principal, wanted.queue, None)
+    listing = Listing(principal, "accounts", wanted, paging)
+    key = listing.key(2)
+    after = None if key is None else (key[0], key[1])
+    return listing.page(uow.queries.accounts(scope_of(principal), wanted, after, paging.limit))
+
+
+def transfers(uow: UnitOfWork, principal: Principal, wanted: LedgerFilter, paging: Paging) -> Page[TransferView]:
+    """Youngest first."""
+    _known(uow, principal, wanted.queue, None)
+    listing = Listing(principal, "transfers", wanted, paging)
+    if wanted.workload is not None:
+        wanted = replace(wanted, workload=workload(uow, principal, wanted.workload).id)
+    return listing.page(uow.queries.transfers(scope_of(principal), wanted, listing.number(), paging.limit))
 
 
 def rebalance(uow: UnitOfWork, principal: Principal, pool: str) -> RebalanceView:

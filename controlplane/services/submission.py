@@ -13,7 +13,7 @@ from controlplane.core.demand import PodSet, TopologyMode
 from controlplane.core.facts.workloads import NewWorkload, SubmissionSite
 from controlplane.core.ids import FlavorName, WorkloadId
 from controlplane.core.lifecycle import WorkloadState
-from controlplane.services import authz
+from controlplane.services import authz, priorities
 from controlplane.services.authz import Action, Caller
 from controlplane.services.errors import Conflict, Fault, Invalid
 from controlplane.services.manifests import warnings_of_job
@@ -58,6 +58,7 @@ def submit(
     document = submission.document
     known = recent or RecentWorld()
     site = _site(uow, caller, document)
+    priorities.require_granted(caller, site.path, document.spec.priority_value())
     namespace = _namespace(site, submission.manifest)
     facts = _templates(submission)
     pod_sets = tuple(
@@ -237,9 +238,9 @@ def _shape(document: WorkloadDocument) -> str:
     return hashlib.sha256(json.dumps(templates, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _invalid(pointer: str, slug: str, words: str) -> Invalid:
 def _not_leaf(path: str) -> Invalid:
     return _invalid("/spec/queue", "queue-not-leaf", f"{path} has queues below it; only leaf queues take workloads")
 
 
+def _invalid(pointer: str, slug: str, words: str) -> Invalid:
     return Invalid(words, slug=slug, faults=(Fault(pointer, words, slug),))

@@ -6,10 +6,10 @@ from fastapi import APIRouter, Query, Request
 from pydantic import TypeAdapter
 
 from controlplane.api.auth import Calling, container_of
-from controlplane.api.parameters import AuditQuery, CycleQuery
+from controlplane.api.parameters import AuditQuery, CycleQuery, Number
 from controlplane.contract.rest.common import Json, Page
 from controlplane.contract.rest.documents import DOCUMENT_KINDS
-from controlplane.contract.rest.operations import AuditView, CycleView, DoctorView, RebalanceView
+from controlplane.contract.rest.operations import AuditView, CycleView, DoctorView, PlanView, RebalanceView
 from controlplane.core.facts.queries import AuditFilter
 from controlplane.services import queries
 from controlplane.services.authz import Action, require
@@ -23,6 +23,20 @@ def list_cycles(request: Request, caller: Calling, asked: Annotated[CycleQuery, 
     """Planning cycles that changed something, youngest first."""
     with container_of(request).uow_factory() as uow:
         return queries.cycles(uow, caller.principal, asked.pool, asked.paging)
+
+
+@router.get("/cycles/{number}")
+def show_cycle(request: Request, number: Number, caller: Calling) -> CycleView:
+    """One planning cycle, while it is kept (`MUSTER_CYCLE_RETENTION_HOURS`)."""
+    with container_of(request).uow_factory() as uow:
+        return queries.cycle(uow, caller.principal, number)
+
+
+@router.get("/cycles/{number}/plan")
+def show_plan(request: Request, number: Number, caller: Calling) -> PlanView:
+    """What a cycle decided, in order, and why others wait."""
+    with container_of(request).uow_factory() as uow:
+        return queries.plan(uow, caller.principal, number)
 
 
 @router.get("/rebalance")

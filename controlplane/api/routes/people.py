@@ -2,14 +2,14 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import TypeAdapter
 
 from controlplane.api.auth import Calling, container_of
 from controlplane.api.bodies import SentBody
 from controlplane.api.openapi import takes
-from controlplane.api.parameters import IDEMPOTENCY_KEY, BindingQuery, IdempotencyKey, TokenQuery
+from controlplane.api.parameters import IDEMPOTENCY_KEY, BindingQuery, IdempotencyKey, Number, TokenQuery
 from controlplane.api.routes.workloads import replayable
 from controlplane.contract.rest.common import Page
 from controlplane.contract.rest.people import (
@@ -26,8 +26,6 @@ from controlplane.services.idempotency import Answer, carry_out, once
 from controlplane.services.ports.unit_of_work import UnitOfWork, run
 from controlplane.services.validation import parsed
 
-NUMBER_MAX = 2**63 - 1
-Number = Annotated[int, Path(ge=1, le=NUMBER_MAX)]
 router = APIRouter(prefix="/api/v1", tags=["people"])
 
 

@@ -1,27 +1,36 @@
-"""/api/v1/workloads: submit, list, show, explain, cancel."""
+"""/api/v1/workloads: submit, list, show, explain, cancel, give another priority."""
 
 from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
+from pydantic import TypeAdapter
 
 from controlplane import telemetry
 from controlplane.api.auth import Calling, container_of
 from controlplane.api.bodies import SentBody
 from controlplane.api.openapi import takes
 from controlplane.api.parameters import IDEMPOTENCY_KEY, IdempotencyKey, WorkloadQuery
+from controlplane.api.preconditions import Demanded, Stated, mark
 from controlplane.contract.rest.common import Page, Warned
 from controlplane.contract.rest.documents import JOB_SCHEMA
-from controlplane.contract.rest.workloads import Explanation, WorkloadDocument, WorkloadSummary, WorkloadView
+from controlplane.contract.rest.workloads import (
+    Explanation,
+    WorkloadDocument,
+    WorkloadPatch,
+    WorkloadSummary,
+    WorkloadView,
+)
 from controlplane.core.facts.queries import WorkloadFilter
 from controlplane.core.lifecycle import WorkloadState
-from controlplane.services import cancellation, explaining, queries, submission
+from controlplane.services import cancellation, explaining, priorities, queries, submission
 from controlplane.services.documents import document_from
 from controlplane.services.errors import Invalid, Malformed
 from controlplane.services.idempotency import Answer, carry_out, once
 from controlplane.services.ports.unit_of_work import UnitOfWork, run
 from controlplane.services.submission import Submission
+from controlplane.services.validation import parsed
 
 SUBMITTED = takes(WorkloadDocument, others={"Job": JOB_SCHEMA})
 router = APIRouter(prefix="/api/v1/workloads", tags=["workloads"])
@@ -61,16 +70,37 @@ def list_workloads(
         name=asked.name,
         cluster=asked.cluster,
         labels=label_pairs(asked.label),
+        submitted_after=asked.submitted_after,
+        submitted_before=asked.submitted_before,
     )
     with container_of(request).uow_factory() as uow:
         return queries.workloads(uow, caller.principal, wanted, asked.paging)
 
 
 @router.get("/{reference}")
-def show_workload(request: Request, reference: str, caller: Calling) -> WorkloadView:
-    """One Workload, by id or name, with the history of its Attempts."""
+def show_workload(request: Request, reference: str, caller: Calling, response: Response) -> WorkloadView:
+    """One Workload, by id or name, with the history of its Attempts; its `ETag` is its version."""
     with container_of(request).uow_factory() as uow:
-        return queries.workload(uow, caller.principal, reference)
+        view = queries.workload(uow, caller.principal, reference)
+    mark(response, view.version)
+    return view
+
+
+@router.patch("/{reference}", openapi_extra=takes(WorkloadPatch))
+def edit_workload(
+    request: Request, reference: str, caller: Calling, expected: Demanded, body: SentBody, response: Response
+) -> WorkloadView:
+    """Give a live Workload another priority; above class `high` it is a lead's to give."""
+    wanted = parsed(TypeAdapter(WorkloadPatch), body.one)
+
+    def work(uow: UnitOfWork) -> WorkloadView:
+        workload = queries.workload_id(uow, caller.principal, reference)
+        priorities.change(uow, caller, workload, wanted.value(), expected)
+        return queries.workload(uow, caller.principal, workload)
+
+    view = run(container_of(request).uow_factory, work)
+    mark(response, view.version)
+    return view
 
 
 @router.get("/{reference}/explain")
@@ -84,17 +114,21 @@ def explain_workload(request: Request, reference: str, caller: Calling) -> Expla
 
 
 @router.post("/{reference}/cancel")
-def cancel_workload(request: Request, reference: str, caller: Calling) -> WorkloadView:
+def cancel_workload(
+    request: Request, reference: str, caller: Calling, expected: Stated, response: Response
+) -> WorkloadView:
     """Order its end. A second time changes nothing; a Workload that has ended by itself cannot be cancelled."""
     container = container_of(request)
     with container.uow_factory() as uow:
         workload = queries.workload_id(uow, caller.principal, reference)
 
     def work(uow: UnitOfWork) -> WorkloadView:
-        cancellation.cancel(uow, caller, workload)
+        cancellation.cancel(uow, caller, workload, expected)
         return queries.workload(uow, caller.principal, workload)
 
-    return run(container.uow_factory, work)
+    view = run(container.uow_factory, work)
+    mark(response, view.version)
+    return view
 
 
 def replayable(answer: Answer, headers: Mapping[str, str] | None = None) -> Response:

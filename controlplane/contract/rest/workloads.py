@@ -274,14 +274,15 @@ class WorkloadSummary(RestModel):
 
 
 class LogsView(RestModel):
-    """Where the logs of a live pod are: `command` is to be typed by whoever may reach the cluster.
+    """Where the logs of live pods are: `command` is to be typed by whoever may reach the cluster.
 
     The context is the cluster's name here; a person's own kubeconfig may call it otherwise.
     """
 
     cluster: str
     namespace: str
-    pod: str  # "<PodSet>-<index>", as `describe` names it
+    pod_set: str
+    pods: int  # how many of it have started and are still there
     command: str
 
 
@@ -309,7 +310,7 @@ class WorkloadView(RestModel):
     reasons: list[ReasonView] = Field(default_factory=list)
     attempts: list[AttemptView] = Field(default_factory=list)
     spec: dict[str, Json] = Field(default_factory=dict)
-    logs: list[LogsView] = Field(default_factory=list)  # of live pods, the first ranks of them
+    logs: list[LogsView] = Field(default_factory=list)  # one per cluster and PodSet with live pods
     warnings: list[Warned] = Field(default_factory=list)
 
 

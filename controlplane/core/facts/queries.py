@@ -28,6 +28,8 @@ class WorkloadFilter:
     name: str | None = None
     cluster: str | None = None
     labels: tuple[tuple[str, str], ...] = ()
+    submitted_after: datetime | None = None
+    submitted_before: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,15 @@ class FleetFilter:
     node: str | None = None
     flavor: str | None = None
     health: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerFilter:
+    """Which accounts or transfers; `queue` means its whole subtree, `workload` is an id or name."""
+
+    queue: str | None = None
+    flavor: str | None = None
+    workload: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

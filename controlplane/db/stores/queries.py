@@ -14,7 +14,8 @@ from sqlalchemy.orm import Session
 
 from controlplane.contract.rest.common import ReasonView
 from controlplane.contract.rest.fleet import ClusterView, DeviceView, NodeView
-from controlplane.contract.rest.operations import AuditView, CycleView, RebalanceView
+from controlplane.contract.rest.ledger import AccountView, TransferView
+from controlplane.contract.rest.operations import AuditView, CycleView, PlanView, RebalanceView
 from controlplane.contract.rest.tenancy import QueueView, QuotaView
 from controlplane.contract.rest.workloads import (
     AttemptView,
@@ -29,6 +30,7 @@ from controlplane.core.facts.queries import (
     AuditFilter,
     FleetFilter,
     Heartbeat,
+    LedgerFilter,
     PageOf,
     PodWordsFact,
     Scope,
@@ -39,9 +41,10 @@ from controlplane.core.ids import FlavorName, PoolId, QueueId, WorkloadId
 from controlplane.core.lifecycle import WorkloadState
 from controlplane.core.quota import AccountRow, QuotaTree
 from controlplane.core.reasons import Reason, ReasonCode, reason
-from controlplane.db.stores import queries_audit, queries_fleet
+from controlplane.db.stores import queries_audit, queries_fleet, queries_ledger, queries_plan
 from controlplane.db.stores import queries_sql as sql
 from controlplane.db.stores import queries_workloads as pages
+from controlplane.db.stores.queries_logs import logs
 
 Line = Row[Any]
 
@@ -97,6 +100,9 @@ class QueryStore:
             reasons=[_reason_view(each) for each in _reasons(row.reasons)],
             attempts=self._attempts(workload, row.attempts_made),
             spec=row.spec,
+            logs=[]
+            if row.finished_at is not None or not row.attempts_made
+            else logs(self._session, workload, row.attempts_made, str(row.spec.get("namespace", ""))),
         )
 
     def waiting(self, scope: Scope, workload: WorkloadId) -> WaitingFact | None:
@@ -183,6 +189,24 @@ class QueryStore:
         rows = self._session.execute(sql.CYCLES, {"pool": pool, "before": before, "limit": limit + 1}).mappings().all()
         items = [CycleView(**row) for row in rows[:limit]]
         return PageOf(items, (str(items[-1].id),) if len(rows) > limit else None)
+
+    def cycle(self, number: int) -> CycleView | None:
+        """One, while it is kept."""
+        return queries_plan.cycle(self._session, number)
+
+    def plan(self, number: int) -> PlanView | None:
+        """What a cycle decided, and why others wait, while it is kept."""
+        return queries_plan.plan(self._session, number)
+
+    def accounts(
+        self, scope: Scope, wanted: LedgerFilter, after: tuple[str, str] | None, limit: int
+    ) -> PageOf[AccountView]:
+        """By Queue and Flavor."""
+        return queries_ledger.accounts(self._session, scope, wanted, after, limit)
+
+    def transfers(self, scope: Scope, wanted: LedgerFilter, before: int | None, limit: int) -> PageOf[TransferView]:
+        """Youngest first; of each, the legs on accounts that are asked for and in sight."""
+        return queries_ledger.transfers(self._session, scope, wanted, before, limit)
 
     def rebalance(self, pool: str) -> RebalanceView | None:
         """The latest report of the Pool."""

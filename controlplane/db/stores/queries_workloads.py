@@ -29,6 +29,8 @@ _WANTED = {
     "cluster": """EXISTS (SELECT FROM placement JOIN cluster ON cluster.id = placement.cluster_id
         WHERE placement.workload_id = workload.id AND placement.attempt = workload.attempts_made
             AND cluster.name = :cluster)""",
+    "since": "workload.submitted_at > :since",
+    "until": "workload.submitted_at < :until",
     "after_at": "(workload.submitted_at, workload.id) < (:after_at, CAST(:after_id AS uuid))",
 }
 _YOUNGEST = "ORDER BY workload.submitted_at DESC, workload.id DESC LIMIT :limit"
@@ -61,6 +63,8 @@ def conditions(wanted: WorkloadFilter, after: tuple[datetime, str] | None) -> di
         "name": wanted.name,
         "labels": json.dumps(dict(wanted.labels)) if wanted.labels else None,
         "cluster": wanted.cluster,
+        "since": wanted.submitted_after,
+        "until": wanted.submitted_before,
         "after_at": after[0] if after else None,
         "after_id": after[1] if after else None,
     }

@@ -72,6 +72,15 @@ _CHANGE = text("""
         next_check_at = CASE WHEN :is_final THEN NULL ELSE next_check_at END
     WHERE id = CAST(:id AS uuid)""")
 
+# The Attempt is touched, because planners read a running Workload's priority together with its row.
+_SET_PRIORITY = text("""
+    WITH changed AS (
+        UPDATE workload SET priority = :priority, version = version + 1,
+            spec = (spec - 'priorityClass') || jsonb_build_object('priority', CAST(:priority AS bigint))
+        WHERE id = CAST(:id AS uuid) RETURNING id)
+    UPDATE attempt SET state = attempt.state FROM changed
+    WHERE attempt.workload_id = changed.id AND attempt.state <> 'ended'""")
+
 
 class WorkloadStore:
     """`uow.workloads`."""
@@ -102,6 +111,7 @@ class WorkloadStore:
                 "now": self._now, "pod_sets": pod_sets,
             },
         )  # fmt: skip
+        return int(getattr(added, "rowcount", 0)) == len(pod_sets)
 
     def get(self, workload: WorkloadId) -> WorkloadFact | None:
         """Read it without a lock."""
@@ -111,7 +121,6 @@ class WorkloadStore:
         """Read it and keep its row until this transaction ends."""
         return self._one("workload.id = CAST(:id AS uuid) FOR NO KEY UPDATE OF workload", {"id": workload})
 
-        return int(getattr(added, "rowcount", 0)) == len(pod_sets)
     def site(self, path: str, pool: str, name: str) -> SubmissionSite | None:
         """Where a Workload of this name would stand, its Queue locked for share; None where there is no such Queue."""
         parts = path.split("/")
@@ -131,6 +140,10 @@ class WorkloadStore:
             pool=None if row.pool_id is None else PoolId(row.pool_id),
             live=live,
         )
+
+    def set_priority(self, workload: WorkloadId, priority: int) -> None:
+        """Write it, in the spec too; its version rises. Planners see it of a live Attempt as well."""
+        self._session.execute(_SET_PRIORITY, {"id": workload, "priority": priority})
 
     def change(self, change: WorkloadChange) -> None:
         """Write the state of a locked row; its version rises by one."""

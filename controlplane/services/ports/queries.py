@@ -8,13 +8,15 @@ from datetime import datetime
 from typing import Protocol
 
 from controlplane.contract.rest.fleet import ClusterView, DeviceView, NodeView
-from controlplane.contract.rest.operations import AuditView, CycleView, RebalanceView
+from controlplane.contract.rest.ledger import AccountView, TransferView
+from controlplane.contract.rest.operations import AuditView, CycleView, PlanView, RebalanceView
 from controlplane.contract.rest.tenancy import QueueView
 from controlplane.contract.rest.workloads import WorkloadSummary, WorkloadView
 from controlplane.core.facts.queries import (
     AuditFilter,
     FleetFilter,
     Heartbeat,
+    LedgerFilter,
     PageOf,
     Scope,
     WaitingFact,
@@ -54,6 +56,20 @@ class QueryStore(Protocol):
 
     def cycles(self, pool: str | None, before: int | None, limit: int) -> PageOf[CycleView]:
         """Youngest first."""
+
+    def cycle(self, number: int) -> CycleView | None:
+        """One, while it is kept."""
+
+    def plan(self, number: int) -> PlanView | None:
+        """What a cycle decided, and why others wait, while it is kept."""
+
+    def accounts(
+        self, scope: Scope, wanted: LedgerFilter, after: tuple[str, str] | None, limit: int
+    ) -> PageOf[AccountView]:
+        """By Queue and Flavor."""
+
+    def transfers(self, scope: Scope, wanted: LedgerFilter, before: int | None, limit: int) -> PageOf[TransferView]:
+        """Youngest first; of each, the legs on accounts that are asked for and in sight."""
 
     def rebalance(self, pool: str) -> RebalanceView | None:
         """The latest report of the Pool."""

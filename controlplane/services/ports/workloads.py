@@ -22,6 +22,9 @@ class WorkloadStore(Protocol):
     def site(self, path: str, pool: str, name: str) -> SubmissionSite | None:
         """Where a Workload of this name would stand, its Queue locked for share; None where there is no such Queue."""
 
+    def set_priority(self, workload: WorkloadId, priority: int) -> None:
+        """Write it, in the spec too; its version rises. Planners see it of a live Attempt as well."""
+
     def change(self, change: WorkloadChange) -> None:
         """Write the state of a locked row; its version rises by one."""
 
