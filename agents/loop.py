@@ -38,6 +38,8 @@ WORK_SECONDS = 60.0
 UNKNOWN_LEVEL = ""
 LEVELS_IN_ORDER = ("region", "zone", "datacenter", "block", "spine", UNKNOWN_LEVEL, "rack", "leaf", "nvlink-domain")
 NOT_ACCEPTED = "not-accepted"
+UNKNOWN_OBJECT = "unknown-object"
+RECOVERY = "recovery"
 AGENT_VERSION = "0.1.0"
 log = structlog.get_logger()
 
@@ -76,6 +78,8 @@ class Agent:
         self._failures = 0
         self._exchanges = 0
         self._wants_whole = False
+        self._is_recovering = False  # the plane came from a backup and waits for everything we have
+        self._has_looked = False  # at everything, since the Session opened
         self._listed_upto: PodPlace | None = None  # of a complete list that takes several requests
         self._is_open = False
         self._namespaces_told: list[str] = []
@@ -136,8 +140,10 @@ class Agent:
                 is_time = time.monotonic() - looked_at >= TICK_SECONDS
                 looked_at = time.monotonic() if is_time else looked_at
                 self._bench.step(everything=is_time)
+                self._has_looked |= is_time
                 self._read_inventory()
-                if self._outbox.has_news() or self._inventory.has_news():
+                list_is_due = self._is_recovering and self._has_looked and self._wants_whole
+                if self._outbox.has_news() or self._inventory.has_news() or list_is_due:
                     self._news.set()
             await asyncio.sleep(0)
 
@@ -226,6 +232,7 @@ class Agent:
         self._pulse.session_lives(reply.lease_seconds)
         self._exchanges = 0
         self._wants_whole, self._listed_upto = True, None
+        self._is_recovering, self._has_looked = reply.mode == RECOVERY, False
         self._outbox.tell_all_again()
         self._inventory.set_levels(levels_of(reply.spec))
         self._inventory_seen = (-1, 0.0)
@@ -240,13 +247,14 @@ class Agent:
         whole = self._whole_parcel() if is_seen else None
         parcel = whole or (self._outbox.parcel() if is_seen else Parcel())
         delta = self._inventory.next_delta() if is_seen and whole is None else None
-        if not parcel.is_empty or delta is not None:
+        if whole is not None or not parcel.is_empty or delta is not None:
             request = self._request(0, parcel, delta)
             self._wants_whole |= whole is not None  # until it is answered
             reply = await self._transport.sync(request)
             if whole is not None and whole.part is not None:
                 self._listed_upto = whole.part.until
                 self._wants_whole = self._listed_upto is not None
+                self._is_recovering &= self._wants_whole
             self._took(reply, parcel, delta)
             return
         poll = asyncio.create_task(self._transport.sync(self._request(self._poll_seconds, parcel, None)))
@@ -266,17 +274,20 @@ class Agent:
         """The complete list, once per Session and then each `full_list_seconds`: what it does not name is gone.
 
         Only when orders have come and were looked at, and nothing unknown is about. A long one takes several requests.
+        A plane that recovers gives no orders before it has the list: whatever was seen, unknown or nothing at all.
         """
         if not self._wants_whole or self._exchanges < WHOLE_AFTER_EXCHANGES:
             return None
+        if self._is_recovering and not (self._has_looked and not self._inventory.has_news()):
+            return None  # the next pass, or the inventory's answer, comes back to it
         self._wants_whole = False
         if self._listed_upto is None:
             self._outbox.tell_all_again()
-        if self._bench.has_unknown():
+        if self._bench.has_unknown() and not self._is_recovering:
             self._listed_upto = None
             return None
         parcel = self._outbox.list_part(self._listed_upto)
-        if parcel.is_empty:
+        if parcel.is_empty and not self._is_recovering:
             self._listed_upto = None
             return None
         return parcel
@@ -307,6 +318,9 @@ class Agent:
             self._inventory.acknowledge()
         for refused in reply.rejected:
             log.info("observation not taken", object=refused.object_id, code=refused.code)
+            if refused.code == UNKNOWN_OBJECT:
+                self._bench.disown(refused.object_id)
+                self._inventory_seen = (-1, 0.0)
         if reply.directives_jws is not None:
             directives = self._transport.directives(reply.directives_jws)
             self._bench.take(directives)

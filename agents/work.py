@@ -54,6 +54,7 @@ class Workbench:
     _desired: dict[str, Desired] = field(default_factory=dict)
     _tasks: dict[str, _Task] = field(default_factory=dict)
     _unknown: set[str] = field(default_factory=set)
+    _disowned: set[str] = field(default_factory=set)
     _due: set[str] = field(default_factory=set)
     _at_once: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(ACTIONS_AT_ONCE))
 
@@ -78,18 +79,30 @@ class Workbench:
                 refused = policy.refusal(wish.body, self.local_policy)
                 wish = report.local_refusal(wish, refused) if refused else wish
             self._desired[directive.object_id] = wish
+            self._disowned.discard(directive.object_id)
             self._due.add(directive.object_id)
         self.woken()
 
     def has_unknown(self) -> bool:
         return bool(self._unknown)
 
+    def disown(self, object_id: str) -> None:
+        """The plane does not know this Attempt: it came from a backup that is older. What runs, runs on.
+
+        To the planner its pods are somebody else's, so that their devices are not sold again; and of its objects none
+        is made anew, so that a person can end it.
+        """
+        if object_id in self._desired and object_id not in self._disowned:
+            log.warning("the plane does not know this attempt; it is left as it is", object=object_id)
+            self._disowned.add(object_id)
+
     def known(self) -> frozenset[str]:
-        return frozenset(self._desired)
+        """Attempts that the plane knows, too: their devices are in its books."""
+        return frozenset(self._desired.keys() - self._disowned)
 
     def digest(self, leaving_out: Iterable[str] = ()) -> str:
         """SHA-256 over sorted "object_id gen" of all objects that the agent knows."""
-        out = set(leaving_out)
+        out = {*leaving_out, *self._disowned}
         lines = sorted(f"{wish.object_id} {wish.gen}" for wish in self._desired.values() if wish.object_id not in out)
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -107,13 +120,14 @@ class Workbench:
         time, or depends on others' pods, is found by the next pass over all.
         """
         now = self.clock()
-        known = self.known()
+        known, named = self.known(), frozenset(self._desired)
         touched = self.cluster.view.take_touched() | self._due
         self._due = set()
-        for object_id in list(self._desired) if everything else sorted(touched & known):
+        for object_id in list(self._desired) if everything else sorted(touched & named):
             self._look_at(object_id, now, known)
-        if everything or not touched <= known:
-            self._note_unknown(known)
+        self._forget_ended_by_hand()
+        if everything or not touched <= named:
+            self._note_unknown(named)
         if everything:
             self.cluster.view.forget_last_words(known)
 
@@ -125,6 +139,14 @@ class Workbench:
         self._desired[object_id] = fresh
         self._set_to_work(fresh, now)
         self._note(self._desired[object_id], now)
+
+    def _forget_ended_by_hand(self) -> None:
+        """Of what the plane does not know a person may have removed every object."""
+        for object_id in [each for each in self._disowned if attempts.owned(self.cluster.view, each).is_nothing]:
+            self._disowned.discard(object_id)
+            self._desired.pop(object_id, None)
+            self._tasks.pop(object_id, None)
+            self.outbox.forget(object_id)
 
     async def finish(self) -> None:
         """Wait for actions under way; they are short."""
@@ -142,6 +164,8 @@ class Workbench:
                 wish, Rejection(code="refused-by-cluster", facts={"words": str(error)})
             )
             return
+        if wish.object_id in self._disowned:
+            actions = [action for action in actions if not isinstance(action, Create)]
         if actions:
             task.running = asyncio.create_task(self._carry_out(wish.object_id, task, actions))
 

@@ -122,6 +122,14 @@ def first_admin_token(settings: Settings, *, only_first: bool = False) -> str:
         container.close()
 
 
+def settle_transactions(settings: Settings) -> int:
+    """Take the rows of a restored dump for this server's own, as the owner of the tables; returns how many were not."""
+    # Late: a process of the plane never needs it.
+    from controlplane.db import restored  # noqa: PLC0415 - see above
+
+    return restored.settle_transactions(settings.database_url.get_secret_value())
+
+
 def knows_token(settings: Settings, token: str) -> bool:
     """Whether somebody may call with this token here."""
     container = build_container(settings)

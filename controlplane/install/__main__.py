@@ -12,8 +12,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from controlplane.bootstrap import first_admin_token
-from controlplane.install import kubernetes
-from controlplane.services.errors import Conflict
+from controlplane.install import kubernetes, upkeep
+from controlplane.services.errors import Conflict, NotFound
 from controlplane.services.signing import load_signer
 from controlplane.settings import Settings
 
@@ -31,13 +31,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; what it returns is the exit code."""
     asked = _parser().parse_args(arguments)
     try:
-        if asked.command == "first-admin":
+        if "upkeep" in asked:
+            asked.upkeep(asked)
+        elif asked.command == "first-admin":
             _first_admin(asked.file, again=asked.again)
         else:
             _signing_key(asked.folder, asked.secret, asked.account)
     except Conflict as refused:
         return _said(refused, EXIT_REFUSED)
-    except (Wrong, ValidationError) as error:
+    except (Wrong, NotFound, ValidationError) as error:
         return _said(error, EXIT_WRONG)
     except (kubernetes.Unreachable, OSError) as error:
         return _said(error, EXIT_FAILED)
@@ -95,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     key.add_argument(
         "--account", type=Path, default=kubernetes.ACCOUNT, help="where the pod's ServiceAccount is mounted"
     )
+    upkeep.add(commands)
     return parser
 
 

@@ -14,7 +14,7 @@ from controlplane.contract.agent.sync import DirectiveBatch, ItemAnswer, ListPar
 from controlplane.core.facts.fleet import ClusterFact, Document, KeyFact, SessionFact
 from controlplane.core.ids import ClusterId
 from controlplane.core.lifecycle import ClusterState
-from controlplane.services import attempt_batch, attempts, enrolment, fleet, wire
+from controlplane.services import attempt_batch, attempts, enrolment, fleet, recovery, wire
 from controlplane.services.errors import Conflict, Forbidden
 from controlplane.services.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory, run
 from controlplane.services.signing import Signer
@@ -22,6 +22,7 @@ from controlplane.services.signing import Signer
 DIRECTIVES_MAX = 200
 BATCH_BYTES_MAX = 1_048_576
 FULL_AGAIN_SECONDS = 60  # nothing is asked for whole more often than this, whatever the digests say
+RECOVERY = "recovery"
 _NOT_ACCEPTED = frozenset({ClusterState.CREATED, ClusterState.ENROLLED})
 
 
@@ -89,13 +90,13 @@ def hello(tools: SyncTools, key: KeyFact, request: HelloRequest, signed_at: int)
             facts=facts,
         )
         uow.notify_cluster(cluster.id)  # the Session before may still wait for an answer
-        plane = uow.agents.plane()
+        plane, opened = uow.agents.plane(), uow.agents.session(cluster.id)
         return HelloReply(
             session_epoch=epoch,
             incarnation=plane.incarnation,
             plane_epoch=plane.epoch,
             protocol=version,
-            mode="normal",
+            mode=RECOVERY if opened is not None and opened.is_recovering else "normal",
             server_time=uow.now,
             lease_seconds=tools.lease_seconds,
             poll_seconds=poll_seconds(cluster, tools.poll_seconds),
@@ -131,7 +132,8 @@ def answer(tools: SyncTools, taken: Taken, *, is_last: bool) -> SyncReply | None
         session = _require_current(uow.agents.session(taken.cluster), taken.epoch)
         if session.seq != taken.seq:
             raise Conflict("a later request of this session was taken", slug="session-superseded")
-        upto = uow.agents.last_number(taken.cluster)
+        # Of a plane that came from a backup a cluster hears nothing before the plane has heard everything of it.
+        upto = taken.cursor if session.is_recovering else uow.agents.last_number(taken.cluster)
         has_news = upto > taken.cursor
         if not (has_news or is_last or taken.has_spoken or taken.wants_full or taken.wants_inventory):
             return None
@@ -187,10 +189,13 @@ def _take(uow: UnitOfWork, tools: SyncTools, key: KeyFact, request: SyncRequest)
         applied = fleet.apply_inventory(uow, cluster, request.inventory)
         clusters |= applied.clusters
         wants_inventory = applied.differs
-    told = attempts.Told(request.attempts, request.pods, ListPart() if request.whole else request.part)
+    part = ListPart() if request.whole else request.part
+    told = attempts.Told(request.attempts, request.pods, part, is_recovering=current.is_recovering)
     recorded = attempts.record(uow, cluster, told)
     clusters |= recorded.clusters
-    wants_full = _differs(uow, cluster.id, request)
+    if current.is_recovering and part is not None and part.until is None:
+        recovery.heard_whole(uow, cluster)
+    wants_full = not current.is_recovering and _differs(uow, cluster.id, request)
     if wants_full or wants_inventory:
         if _asked_lately(uow, current):
             wants_full = wants_inventory = False

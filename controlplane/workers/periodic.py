@@ -131,6 +131,8 @@ PERIODIC: tuple[Job, ...] = (
 )
 
 BY_NAME = {job.name: job for job in PERIODIC}
+# They decide on rows, which speak of a past while the plane recovers from a backup.
+PAUSED_IN_RECOVERY = frozenset({"check-attempts", "check-clusters", "check-nodes", "check-drains"})
 
 
 def run_due(container: Container, names: list[str] | None = None) -> int:
@@ -138,7 +140,11 @@ def run_due(container: Container, names: list[str] | None = None) -> int:
     jobs = [job for job in PERIODIC if names is None or job.name in names]
     with container.uow_factory() as uow:
         claimed = frozenset(uow.planning.claim_periodic({job.name: job.every_seconds for job in jobs}))
-    return sum(_run(job, container) for job in jobs if job.name in claimed)  # the long ones stand last in the table
+        is_recovering = uow.agents.plane().recovering_since is not None
+    paused = PAUSED_IN_RECOVERY if is_recovering else frozenset()
+    return sum(
+        _run(job, container) for job in jobs if job.name in claimed - paused
+    )  # the long ones stand last in the table
 
 
 def _run(job: Job, container: Container) -> int:
