@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from pydantic.alias_generators import to_camel
 
@@ -75,9 +76,8 @@ def form_of(document: Document) -> Form:
 
 def form_of_stored(stored: StoredDocument) -> Form:
     """The form of a document's row."""
-    spec: Values = json.loads(json.dumps(stored.spec))
-    if stored.kind == "Policy":
-        spec = {to_camel(name): value for name, value in spec.items()}
+    named = to_camel if stored.kind == "Policy" else str
+    spec = {named(name): cast("Json", value) for name, value in stored.spec.items()}
     return _form(stored.kind, stored.name, stored.labels, spec, stored.id, stored.version)
 
 
