@@ -13,7 +13,7 @@ import pytest
 
 from controlplane.embedded.control import stop
 from controlplane.embedded.home import Home, free_port
-from tests.helm.render import AGENT_CHART, helm
+from tests.helm.render import AGENT_CHART, PLANE_CHART, helm
 from tests.kube.cluster import KubeCluster
 from tests.kube.objects import NodeShape
 from tests.support.waiting import eventually
@@ -89,12 +89,13 @@ def test_the_first_workload_of_the_readme_runs_as_it_is_written(kube_apart: Kube
         stop(Home.open(tmp_path / "home"))
 
 
-def test_the_helm_commands_of_the_chart_s_page_render(tmp_path: Path) -> None:
-    commands = [command for block in shell_blocks(AGENT_CHART / "README.md") for command in VALIDATED.findall(block)]
+@pytest.mark.parametrize("chart", [AGENT_CHART, PLANE_CHART], ids=lambda chart: chart.name)
+def test_the_helm_commands_of_a_chart_s_page_render(chart: Path, tmp_path: Path) -> None:
+    commands = [command for block in shell_blocks(chart / "README.md") for command in VALIDATED.findall(block)]
     assert commands, "the page shows how to install"
     for command in commands:
         words = command.replace("\\\n", " ").replace("'", "").split()
-        given = ["template", *words[2:3], str(AGENT_CHART), *words[4:]]
+        given = ["template", *words[2:3], str(chart), *words[4:]]
         done = helm(*given)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
         assert "kind: Deployment" in done.stdout

@@ -70,7 +70,7 @@ def render_plane(values: Mapping[str, object] | None = None) -> list[Json]:
     return render(PLANE_VALUES if values is None else values, namespace=PLANE_NAMESPACE, chart=PLANE_CHART)
 
 
-def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
+def helm(*arguments: str, seconds_max: int = SECONDS_MAX) -> subprocess.CompletedProcess[str]:
     """Run helm without its user's settings; skips the test where there is none."""
     program = shutil.which("helm", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     if program is None:
@@ -79,7 +79,7 @@ def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
         places = {f"HELM_{kind}_HOME": home for kind in ("CACHE", "CONFIG", "DATA")}
         environment = {**os.environ, **places}
         return subprocess.run(
-            [program, *arguments], env=environment, capture_output=True, text=True, check=False, timeout=SECONDS_MAX
+            [program, *arguments], env=environment, capture_output=True, text=True, check=False, timeout=seconds_max
         )
 
 

@@ -15,23 +15,10 @@ from tests.helm.test_plane_chart import ROLES
 from tests.helm.values import PLANE_EVERYTHING
 from tests.kube.client import Json, KubeError
 from tests.kube.cluster import KubeCluster
-from tests.kube.objects import NodeShape
 from tests.support.databases import ROOT
 
 FOREIGN = {"Certificate"}
 SECONDS_MAX = 60
-
-
-@pytest.fixture
-def restricted(kube: KubeCluster) -> KubeCluster:
-    """A cluster with nodes, and the plane's namespace with Pod Security "restricted" enforced."""
-    labels = {
-        "pod-security.kubernetes.io/enforce": "restricted",
-        "pod-security.kubernetes.io/enforce-version": "latest",
-    }
-    kube.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PLANE_NAMESPACE, "labels": labels}}])
-    kube.add_nodes(2, NodeShape())
-    return kube
 
 
 def without_choices_of_node(manifests: list[Json]) -> list[Json]:

@@ -236,7 +236,7 @@ class KubeCluster:
         self.client.delete_all("Node")
         self.wait_for(self._is_empty, f"{self.name} to be empty")
         for namespace in namespaces:
-            self._finalize(namespace)
+            self.wait_for(lambda namespace=namespace: self._finalize(namespace), f"namespace {namespace} to go")  # type: ignore[misc]  # mypy cannot infer a lambda with a default
 
     def wait_for(self, ask: Callable[[], T], what: str, seconds_max: float = READY_SECONDS_MAX) -> T:
         """Ask until the answer is true and return it; a refused or missing answer counts as not yet."""
@@ -294,11 +294,12 @@ class KubeCluster:
         pods = [each for each in self.client.list_all("Pod") if each["metadata"]["namespace"] not in SYSTEM_NAMESPACES]
         return not pods and not self.client.list_all("Node")
 
-    def _finalize(self, namespace: str) -> None:
-        """Let an emptied namespace go at once; its controller would take five seconds to look at it."""
+    def _finalize(self, namespace: str) -> bool:
+        """Let an emptied namespace go at once; its controller would take five seconds to look at it, or does it now."""
         if found := self.client.find("Namespace", namespace):
             found["spec"]["finalizers"] = []
             self.client.request("PUT", self.client.path("Namespace", name=namespace) + "/finalize", json=found)
+        return True
 
     def _label_kubelet(self, name: str, state: str) -> None:
         self.client.patch("Node", name, {"metadata": {"labels": {KUBELET_LABEL: state}}})
