@@ -16,7 +16,8 @@ FAULTS_MAX = 20
 def parsed(adapter: TypeAdapter[Model], value: object, *, tagged: bool = False) -> Model:
     """The model, or Invalid with a fault per mistake. `tagged`: locations begin with the kind."""
     try:
-        return adapter.validate_python(value)
+        # Models are made by either name in Python; what people send has one name for each thing.
+        return adapter.validate_python(value, by_alias=True, by_name=False)
     except ValidationError as error:
         faults = tuple(
             Fault(pointer(each["loc"][tagged:]), _words(each), slug_of(each["type"], each.get("ctx")))

@@ -98,6 +98,7 @@ CASES: dict[str, tuple[Body, int, str]] = {
     "a priority and a class": (workload(priority=1, priorityClass="low"), 422, "invalid-value"),
     # fields
     "a field that nobody knows": (workload(frobnicate=1), 422, "unknown-field"),
+    "a field by the name that it has inside": (workload(max_attempts=2), 422, "unknown-field"),
     "a state set by the user": ({**workload(), "state": "running"}, 422, "unknown-field"),
     "a role set by the user": (workload(role="admin"), 422, "unknown-field"),
     "no queue": ({**workload(), "spec": {"podSets": []}}, 422, "missing-field"),

@@ -9,7 +9,16 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Annotated, Generic, Literal, TypeVar
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StringConstraints,
+    WithJsonSchema,
+)
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
@@ -75,11 +84,18 @@ def _labels(labels: Mapping[str, str]) -> Mapping[str, str]:
     return labels
 
 
+def _pattern(expression: re.Pattern[str]) -> WithJsonSchema:
+    """What our own validator asks for, told to readers of the JSON Schema too."""
+    return WithJsonSchema({"type": "string", "pattern": f"^{expression.pattern}$"}, mode="validation")
+
+
+_SEGMENT = _DNS_LABEL.pattern
+_QUEUE_PATH = re.compile(f"{_SEGMENT}(/{_SEGMENT}){{0,63}}")
 PlainText = Annotated[str, StringConstraints(max_length=1024), AfterValidator(_plain)]
-Name = Annotated[str, StringConstraints(max_length=253), AfterValidator(_dns_label)]
+Name = Annotated[str, StringConstraints(max_length=253), AfterValidator(_dns_label), _pattern(_DNS_LABEL)]
 FreeName = Annotated[Name, AfterValidator(_not_reserved)]
-QueuePath = Annotated[str, StringConstraints(max_length=600), AfterValidator(_queue_path)]
-FlavorText = Annotated[str, StringConstraints(max_length=253), AfterValidator(_flavor_name)]
+QueuePath = Annotated[str, StringConstraints(max_length=600), AfterValidator(_queue_path), _pattern(_QUEUE_PATH)]
+FlavorText = Annotated[str, StringConstraints(max_length=253), AfterValidator(_flavor_name), _pattern(_FLAVOR)]
 Labels = Annotated[dict[str, str], Field(max_length=64), AfterValidator(_labels)]
 Count = Annotated[int, Field(strict=True, ge=0, le=COUNT_MAX)]
 Positive = Annotated[int, Field(strict=True, ge=1, le=COUNT_MAX)]

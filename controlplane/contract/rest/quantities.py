@@ -7,7 +7,7 @@ import re
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 from controlplane.contract.rest.common import refusal
 
@@ -77,6 +77,18 @@ def whole_units(value: object) -> int:
     return units // 1_000
 
 
-Duration = Annotated[int, BeforeValidator(seconds), PlainSerializer(as_duration, return_type=str, when_used="json")]
-CpuMilli = Annotated[int, BeforeValidator(cpu_milli)]
-MemoryBytes = Annotated[int, BeforeValidator(memory_bytes)]
+def _written(pattern: str, **bounds: int) -> WithJsonSchema:
+    """How people write it, for readers of the JSON Schema."""
+    number: dict[str, object] = {"type": "integer", **bounds}
+    return WithJsonSchema({"anyOf": [{"type": "string", "pattern": f"^{pattern}$"}, number]}, mode="validation")
+
+
+_AMOUNT = _written(_QUANTITY.pattern.replace("?:", "").replace(r"\d", "[0-9]"), minimum=0)
+Duration = Annotated[
+    int,
+    BeforeValidator(seconds),
+    PlainSerializer(as_duration, return_type=str, when_used="json"),
+    _written("([0-9]{1,6}d)?([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}s)?", minimum=1, maximum=SECONDS_MAX),
+]
+CpuMilli = Annotated[int, BeforeValidator(cpu_milli), _AMOUNT]
+MemoryBytes = Annotated[int, BeforeValidator(memory_bytes), _AMOUNT]
