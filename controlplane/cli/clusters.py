@@ -19,7 +19,7 @@ from controlplane.cli.asking import (
     pairs_of,
 )
 from controlplane.cli.errors import CommandError, Exit
-from controlplane.cli.render import Json, Output, ago, until
+from controlplane.cli.render import Json, Output, ago, counted, until
 from controlplane.cli.secret import tell_secret
 from controlplane.cli.table import command, group
 
@@ -160,8 +160,12 @@ def remove_cluster(
 
 def _removal(seen: Json) -> list[str]:
     """What lives there, and what each choice would do."""
-    lives = f"{seen['cluster']} is {seen['state']}: {seen['attempts']} live attempts, {seen['devices']} devices in use"
-    queues = [f"  {each['queue']}: {each['attempts']} attempts, {each['devices']} devices" for each in seen["queues"]]
+    lives = f"{seen['cluster']} is {seen['state']}: {counted(seen['attempts'], 'live attempt')}, "
+    lives += f"{counted(seen['devices'], 'device')} in use"
+    queues = [
+        f"  {each['queue']}: {counted(each['attempts'], 'attempt')}, {counted(each['devices'], 'device')}"
+        for each in seen["queues"]
+    ]
     choices = [
         f"  --work {each['work']}: {render.clean(each['sentence'])}{'' if each['allowed'] else ' (not now)'}"
         for each in seen["choices"]
@@ -170,7 +174,7 @@ def _removal(seen: Json) -> list[str]:
 
 
 def _show_token(made: Json, token_file: str, output: Output) -> None:
-    words = f"{made['cluster']} can be enrolled at {made['agentUrl']} until {made['expiresAt']}"
+    words = f"{made['cluster']} can be enrolled at {made['agentUrl']}, which ends {until(made['expiresAt'])}"
     tell_secret(made, words, token_file, output, made["cluster"])
 
 
@@ -194,7 +198,7 @@ def _state(each: Json) -> str:
 
 def _show(found: Json) -> None:
     drain = found.get("drain")
-    ending = drain and f"the deadline is {until(drain['deadlineAt'])}, {drain['attemptsLeft']} attempts left"
+    ending = drain and f"the deadline is {until(drain['deadlineAt'])}, {counted(drain['attemptsLeft'], 'attempt')} left"
     render.pairs(
         [
             ("Name", found["name"]), ("Pool", found["pool"]), ("State", found["state"]),

@@ -221,6 +221,6 @@ def _edited(text: str) -> str:
 _COLUMNS: list[render.Column] = [
     ("KIND", lambda each: each["kind"]),
     ("NAME", lambda each: each["name"]),
-    ("VERSION", lambda each: each["version"]),
+    ("VERSION", lambda each: each["version"] or "-"),
     ("LABELS", lambda each: render.labels(each["labels"]) or "-"),
 ]

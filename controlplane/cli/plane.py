@@ -9,7 +9,7 @@ from controlplane.cli import render
 from controlplane.cli.asking import FlavorOption, LimitOption, OutputOption, QueueOption, client, number_of
 from controlplane.cli.completing import names
 from controlplane.cli.errors import Exit
-from controlplane.cli.render import Json, Output, age, ago
+from controlplane.cli.render import Json, Output, age, ago, counted
 from controlplane.cli.table import command, group
 
 PERMILLE = 1_000
@@ -147,7 +147,8 @@ def _show_cycle(head: Json, plan: Json) -> None:
 
 def _decision(each: Json) -> str:
     where = "; ".join(
-        f"{placed['cluster']}: {placed['pods']} pods on {placed['nodes']} nodes" for placed in each["placements"]
+        f"{placed['cluster']}: {counted(placed['pods'], 'pod')} on {counted(placed['nodes'], 'node')}"
+        for placed in each["placements"]
     )
     parts = [f"{each['kind']} {_called(each)}"]
     if each.get("attempt"):

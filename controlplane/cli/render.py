@@ -167,10 +167,31 @@ def ago(moment: str | None) -> str:
 
 
 def until(moment: str | None) -> str:
-    """When something is to come: "in 4m (14:05 UTC)"; "" for never."""
+    """When something is to come: "in 2h5m (14:05 UTC)"; "" for never."""
     if not moment:
         return ""
     at = datetime.fromisoformat(moment).astimezone(UTC)
-    left = -seconds_since(moment)
+    left = round(-seconds_since(moment))
     day = f"{at:%Y-%m-%d} " if left >= 86_400 else ""
-    return f"in {span(left)} ({day}{at:%H:%M} UTC)" if left > 0 else f"since {span(-left)}"
+    return f"in {_rounded(left)} ({day}{at:%H:%M} UTC)" if left > 0 else f"since {span(-left)}"
+
+
+def _rounded(seconds: int) -> str:
+    """In two units at most, so that what is to come in nearly two hours is not said to come in one."""
+    if seconds < 60:
+        return f"{seconds}s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes}m"
+    whole, rest, units = (*divmod(minutes, 60), "hm") if minutes < 1440 else (*divmod(round(minutes / 60), 24), "dh")
+    return f"{whole}{units[0]}" + (f"{rest}{units[1]}" if rest else "")
+
+
+def counted(count: int, what: str) -> str:
+    """A number of things: "1 pod", "2 pods"."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def moment(text: str) -> str:
+    """A moment to the second, in UTC."""
+    return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S}"

@@ -178,4 +178,5 @@ def _event_line(event: Json) -> str:
     attempt = f" attempt {event['attempt']}" if event.get("attempt") else ""
     change = f": {event['stateFrom'] or 'new'} → {event['stateTo']}" if event.get("stateTo") else ""
     by = f" by {event['actor']}" if event["actor"] else ""
-    return f"{event['position']}  {event['at']}  {event['kind']} {what}{attempt} {event['action']}{change}{by}"
+    head = f"{event['position']}  {render.moment(event['at'])}"
+    return f"{head}  {event['kind']} {what}{attempt} {event['action']}{change}{by}"

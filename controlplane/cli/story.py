@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from controlplane.cli.render import Json, ago, between, clean, seconds_since, span, until
+from controlplane.cli.render import Json, ago, between, clean, counted, seconds_since, span, until
 
 FINAL = frozenset({"succeeded", "failed", "cancelled"})
 LIVE = "pending,reserved,running,stopping,cancelling"
@@ -96,7 +96,8 @@ def history(attempt: Json) -> Iterator[str]:
         yield f"  {placement['cluster']} {placement['state']}{message}"
         for node in placement["nodes"]:
             states = ", ".join(f"{count} {state}" for state, count in node["states"].items())
-            yield f"    {node['node']}: {node['pods']} pods, {node['devices']} {node['flavor']} ({states})"
+            devices = f", {node['devices']} {node['flavor']}" if node["devices"] else ""
+            yield f"    {node['node']}: {counted(node['pods'], 'pod')}{devices} ({states})"
     yield from last_words(attempt)
 
 

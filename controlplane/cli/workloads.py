@@ -174,4 +174,4 @@ def _pod_set(each: Json) -> str:
     flavors = " or ".join(each["flavors"])
     devices = f" of {each['devices']} {flavors}" if each["devices"] else ""
     topology = f", {each['topology']}" if each["topology"] else ""
-    return f"{each['name']}: {each['replicas']} pods{devices}{topology}"
+    return f"{each['name']}: {render.counted(each['replicas'], 'pod')}{devices}{topology}"

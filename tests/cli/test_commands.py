@@ -68,7 +68,7 @@ def test_what_runs_is_shown_with_its_place(api: Api, database: Database, muster:
     described = muster.fine("describe one")
     assert "Attempt 1: placed" in described
     assert "eu-west ordered" in described
-    assert "eu-west-0: 1 pods, 8 nvidia-h100-80gb (1 placed)" in described
+    assert "eu-west-0: 1 pod, 8 nvidia-h100-80gb (1 placed)" in described
     assert muster.fine("explain one").startswith("one is about to start in eu-west: its nodes are chosen and held")
     explained = muster.fine("explain three")
     assert "eu-west has room for 0 of 4 pods of 8 nvidia-h100-80gb each" in explained
@@ -132,7 +132,7 @@ def test_a_rebalancing_report_is_shown_as_tables(api: Api, muster: Muster) -> No
             "INSERT INTO rebalance_report (pool_id, at, report) SELECT id, now(), CAST(:report AS jsonb) FROM pool"
         )
         connection.execute(text(statement), {"report": json.dumps(report)})
-    lines = [line.split() for line in muster.fine("rebalance").splitlines()]
+    lines = [line.split() for line in muster.fine("rebalance --pool default").splitlines()]
     assert lines[0][:2] == ["Pool", "default,"]
     for line in (
         ["eu-west", "nvidia-h100-80gb", "64", "40", "37.5", "%"],

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from controlplane.cli import story
+from controlplane.cli import render, story
 from controlplane.cli.following import Teller
 from controlplane.cli.render import Json
 from controlplane.contract.rest.common import ReasonView
@@ -52,7 +52,7 @@ def reclaimed(**changed: object) -> AttemptView:
 def test_who_waits_is_told_why_and_until_when() -> None:
     ahead = said(ReasonCode.BEHIND_OTHERS, ahead=3, queue="lab/nlp")
     reasons = [ahead, *[said(ReasonCode.NO_CLUSTER, pool="default")] * 4]
-    words = story.waiting(workload("pending", reasons=reasons, not_before=NOW + timedelta(seconds=250)))
+    words = story.waiting(workload("pending", reasons=reasons, not_before=datetime.now(UTC) + timedelta(seconds=250)))
     assert words.startswith("llama waits in lab/nlp. 3 workloads of lab/nlp come first. No cluster of pool default")
     assert "(and 2 more: `muster explain llama`)" in words
     assert "It is tried again in 4m (" in words
@@ -122,4 +122,12 @@ def test_the_history_of_an_attempt_says_when_each_step_came() -> None:
     lines = list(story.history(workload("pending", ended)["attempts"][0]))
     assert lines[0] == "Attempt 1: preempted, after running for 20m"
     assert lines[1] == ("  placed 1h ago, prepared +2m, start ordered +1m, running +27m, stop ordered +20m, ended +10m")
-    assert "    eu-0: 1 pods, 8 h100 (1 running)" in lines
+    assert "    eu-0: 1 pod, 8 h100 (1 running)" in lines
+
+
+def test_moments_and_amounts_are_said_as_people_say_them() -> None:
+    now = datetime.now(UTC)
+    for seconds, words in ((45, "45s"), (3_590, "1h"), (7_199, "2h"), (5_400, "1h30m"), (2_591_990, "30d")):
+        assert render.until((now + timedelta(seconds=seconds)).isoformat()).startswith(f"in {words} (")
+    assert render.until((now - timedelta(seconds=90)).isoformat()) == "since 1m"
+    assert (render.counted(1, "pod"), render.counted(0, "pod")) == ("1 pod", "0 pods")
