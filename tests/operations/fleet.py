@@ -56,7 +56,8 @@ class Fleet:
         """A process of the plane, from these sources; one that was killed begins again where it was."""
         if name not in self.programs:
             kind = name.partition("-")[0]
-            self.ports[name] = (free_port(), free_port()) if kind == "api" else (0, 0)
+            if name not in self.ports:
+                self.ports[name] = (free_port(), free_port()) if kind == "api" else (0, 0)
             self.programs[name] = Program(name, self._command(name, MODULES[kind], source), self.folder)
         self.programs[name].start()
 
@@ -71,6 +72,26 @@ class Fleet:
         eventually(listen, START_SECONDS, f"{', '.join(names)} to listen")
         self.people.to(self.ports[name][0] for name in names)
         self.agents.to(self.ports[name][1] for name in names)
+
+    def restart(self, name: str) -> None:
+        """Asked to end, and started again, with what it is to be told now."""
+        self.stop(name)
+        self.start(name)
+
+    def environment(self) -> dict[str, str]:
+        """What an operator's shell has, who works on this plane."""
+        api = next((ports[0] for name, ports in self.ports.items() if name.startswith("api")), 0)
+        told = {name: text for name, text in os.environ.items() if not name.startswith("MUSTER_")}
+        return told | {
+            **self.database.environment(),
+            "REDIS_URL": self.valkey,
+            "MUSTER_SECRETS_DIR": str(self.folder / "secrets"),
+            "MUSTER_URL": f"http://127.0.0.1:{self.people.port}",
+            "MUSTER_TOKEN": self.token,
+            "MUSTER_CONFIG": str(self.folder / "cli.yaml"),
+            "API_URL": f"http://127.0.0.1:{api}",
+            "PYTHONPATH": str(ROOT),
+        }
 
     def kill(self, name: str) -> None:
         """`kill -9`."""
