@@ -11,10 +11,12 @@ from controlplane.contract.rest.common import Warned
 from controlplane.contract.rest.documents import Applied, ApplyAnswer, Document
 from controlplane.contract.rest.fleet import ClusterDocument
 from controlplane.contract.rest.workloads import WorkloadDocument
+from controlplane.core.facts.tenancy import Principal
 from controlplane.services import cluster_documents, pools, queues
-from controlplane.services.authz import Action, Caller, may, require, sees
+from controlplane.services.authz import Action, Caller, require, sees
+from controlplane.services.divisions import require_division
 from controlplane.services.edits import Edit
-from controlplane.services.errors import Conflict, Malformed, NotFound
+from controlplane.services.errors import Conflict, Forbidden, Malformed, NotFound
 from controlplane.services.forms import EDITED, Form, basis_of, form_of, form_of_stored
 from controlplane.services.ports.unit_of_work import UnitOfWork
 from controlplane.services.preconditions import UNCONDITIONAL, Expected
@@ -56,8 +58,7 @@ def apply(
     _refuse_twice(ordered)
     documents = [one for one in ordered if not _is_work(one)]
     kinds = {one.document.kind for one in documents} | set(PRUNED if how.prune is not None else ())
-    for kind in sorted(kinds):
-        require(caller.principal, _RIGHT.get(kind, Action.POLICY_WRITE))
+    _require_rights(caller.principal, documents, kinds)
     if kinds and not how.dry_run:
         uow.documents.lock()
     stored = _stored(uow, kinds)
@@ -76,7 +77,7 @@ def apply(
 def put(uow: UnitOfWork, caller: Caller, sent: Sent, expected: Expected) -> Applied:
     """Take one document under a precondition on it; raises also PreconditionFailed."""
     kind, name = sent.document.kind, sent.document.metadata.name
-    require(caller.principal, _right(kind))
+    require(caller.principal, _right(kind), name if kind == "Queue" else None)
     uow.documents.lock()
     stored = _stored(uow, {kind})
     edit, stands = _edit(sent, stored), stored[kind].get(name)
@@ -87,10 +88,7 @@ def put(uow: UnitOfWork, caller: Caller, sent: Sent, expected: Expected) -> Appl
 
 def delete(uow: UnitOfWork, caller: Caller, kind: str, name: str, expected: Expected) -> None:
     """Take one document away; raises NotFound, PreconditionFailed, and Conflict where something lives in it."""
-    right = _right(kind)
-    if kind == "Queue" and not may(caller.principal, right) and not sees(caller.principal, name):
-        raise NotFound(f"there is no queue {name}")
-    require(caller.principal, right)
+    require(caller.principal, _right(kind), name if kind == "Queue" else None)
     uow.documents.lock()
     stored = _stored(uow, {kind})
     before = stored[kind].get(name)
@@ -101,6 +99,16 @@ def delete(uow: UnitOfWork, caller: Caller, kind: str, name: str, expected: Expe
         words = f"what runs in a cluster has to be thought of: DELETE /api/v1/clusters/{name} removes it"
         raise Conflict(words, slug="use-removal")
     _carry_out(uow, caller, [Edit(kind, name, before, None)], stored)
+
+
+def _require_rights(principal: Principal, documents: Sequence[Sent], kinds: set[str]) -> None:
+    """Each kind's own right; for a Queue where it is, in the same words whether or not it is there."""
+    for kind in sorted(kinds - {"Queue"}):
+        require(principal, _RIGHT.get(kind, Action.POLICY_WRITE))
+    for name in sorted(one.document.metadata.name for one in documents if one.document.kind == "Queue"):
+        if not sees(principal, name):
+            raise Forbidden(f"{principal.name} may not do {Action.QUEUE_WRITE} in {name}")
+        require(principal, Action.QUEUE_WRITE, name)
 
 
 def _right(kind: str) -> Action:
@@ -124,6 +132,7 @@ def _carry_out(
     pools.write_policies(uow, caller, of["Policy"])
     cluster_documents.write(uow, caller, of["Cluster"])
     if of["Queue"]:
+        require_division(caller.principal, of["Queue"], stored["Queue"])
         queues.edit(uow, caller, of["Queue"], stored["Queue"], dry_run=dry_run, writes=writes)
     pools.delete_policies(uow, caller, of["Policy"])
     pools.delete_pools(uow, caller, of["Pool"])

@@ -26,6 +26,7 @@ class Action(StrEnum):
     POLICY_WRITE = "policy.write"
     DOCUMENT_READ = "document.read"
     DOCUMENT_APPLY = "document.apply"
+    DOCUMENT_WRITE = "document.write"
     CLUSTER_READ = "cluster.read"
     CLUSTER_WRITE = "cluster.write"
     PLANE_READ = "plane.read"
@@ -81,9 +82,10 @@ MAY: Mapping[Action, frozenset[Role]] = {
     Action.WORKLOAD_PUSH: _LEADS,
     Action.EVENT_READ: _EVERYONE,
     Action.QUEUE_READ: _EVERYONE,
-    Action.QUEUE_WRITE: _ADMIN,
+    Action.QUEUE_WRITE: _LEADS,  # leads only strictly below the root of their subtree, and only to divide it
     Action.POLICY_WRITE: _ADMIN,
     Action.DOCUMENT_READ: _EVERYONE,
+    Action.DOCUMENT_WRITE: _LEADS,  # its kind's own action decides besides
     Action.DOCUMENT_APPLY: _WORKERS,  # each document in it asks for its own action besides
     Action.CLUSTER_READ: _EVERYONE,
     Action.CLUSTER_WRITE: _ADMIN,
@@ -121,8 +123,8 @@ ROUTES: Mapping[tuple[str, str], Rule] = {
     ("POST", "/api/v1/apply"): Rule(By.ANYWHERE, Action.DOCUMENT_APPLY),
     ("GET", "/api/v1/documents"): Rule(By.ANYWHERE, Action.DOCUMENT_READ),
     ("GET", "/api/v1/documents/{kind}/{name:path}"): Rule(By.DOCUMENT, Action.DOCUMENT_READ),
-    ("PUT", "/api/v1/documents/{kind}/{name:path}"): Rule(By.DOCUMENT, Action.DOCUMENT_APPLY),
-    ("DELETE", "/api/v1/documents/{kind}/{name:path}"): Rule(By.DOCUMENT, Action.DOCUMENT_APPLY),
+    ("PUT", "/api/v1/documents/{kind}/{name:path}"): Rule(By.DOCUMENT, Action.DOCUMENT_WRITE),
+    ("DELETE", "/api/v1/documents/{kind}/{name:path}"): Rule(By.DOCUMENT, Action.DOCUMENT_WRITE),
     ("GET", "/api/v1/queues"): Rule(By.ANYWHERE, Action.QUEUE_READ),
     ("GET", "/api/v1/queues/{path:path}"): Rule(By.QUEUE, Action.QUEUE_READ),
     ("DELETE", "/api/v1/queues/{path:path}"): Rule(By.QUEUE, Action.QUEUE_WRITE),
@@ -228,8 +230,18 @@ def scope_of(action: Action) -> TokenScope:
     return TokenScope.SUBMIT if action in _ON_WORK else TokenScope.ADMIN
 
 
+def led_from(principal: Principal, path: str) -> str:
+    """The root of the widest subtree that it leads and that the Queue stands below; "" where there is none."""
+    roots = [each.queue_path for each in principal.bindings if _allows(each, Action.QUEUE_WRITE, path)]
+    return min((root for root in roots if root is not None), key=len, default="")
+
+
 def _allows(binding: Binding, action: Action, path: str | None) -> bool:
-    return binding.role in MAY[action] and (action in _ANYWHERE or binding.covers(path))
+    if binding.role not in MAY[action]:
+        return False
+    if action is Action.QUEUE_WRITE and (binding.role is Role.TEAM_LEAD or binding.queue_path is not None):
+        return binding.queue_path is not None and binding.covers(path) and path != binding.queue_path
+    return action in _ANYWHERE or binding.covers(path)
 
 
 def _union(bindings: tuple[Binding, ...]) -> tuple[str, ...] | None:

@@ -15,6 +15,7 @@ from controlplane.core.quota import DEPTH_MAX, ImpossibleTree, QuotaTree
 from controlplane.core.tenancy import Queue, Quota
 from controlplane.services import accounting
 from controlplane.services.authz import Action, Caller, require
+from controlplane.services.divisions import require_move
 from controlplane.services.edits import Edit, record
 from controlplane.services.errors import Conflict, Invalid, NotFound
 from controlplane.services.forms import Form, form_of_stored
@@ -56,7 +57,9 @@ def edit(uow: UnitOfWork, caller: Caller, edits: Sequence[Edit], stored: Forms, 
 
 def move(uow: UnitOfWork, caller: Caller, path: str, target: str, expected: Expected = UNCONDITIONAL) -> QueueId:
     """Give a Queue another place in the tree; refuses cycles, depth, and what has live work. Returns its id."""
-    require(caller.principal, Action.QUEUE_WRITE)
+    for each in (path, target):
+        require(caller.principal, Action.QUEUE_WRITE, each)
+    require_move(caller.principal, path, target)
     uow.documents.lock()
     stored = {each.name: form_of_stored(each) for each in uow.documents.stored("Queue")}
     if path not in stored:

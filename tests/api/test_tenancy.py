@@ -173,9 +173,7 @@ def test_a_json_list_of_documents_is_applied_once_under_one_key(admin: httpx.Cli
 
 def test_a_role_ends_where_its_subtree_ends(api: Api, tree: httpx.Client) -> None:
     member = api.client(api.token("ada", "member", "research/nlp"))
-    assert member.get("/api/v1/whoami").json() == {
-        "principal": "ada", "kind": "person", "roles": ["member of research/nlp"],
-    }  # fmt: skip
+    assert member.get("/api/v1/whoami").json()["roles"] == ["member of research/nlp"]
     assert slug(applied(member, queue("research/nlp", weight=9))) == (403, "forbidden")
     assert slug(member.post("/api/v1/tokens", json={"principal": "eve"})) == (403, "forbidden")
     assert slug(member.get("/api/v1/doctor")) == (403, "forbidden")
