@@ -17,10 +17,12 @@ from agents.facts import Json, effective_requests
 from controlplane.contract.agent.attempts import ApplyBody, PodSetOrder, Rejection
 
 NEVER = ("kube-*", "muster-system")
+DEVICE_ENVIRONMENT = frozenset({"NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES"})
 HOST_FIELDS = ("hostNetwork", "hostPID", "hostIPC")
 PolicyField = Literal[
     "hostNetwork", "hostPID", "hostIPC", "hostPath", "privileged", "capabilities", "hostPort", "nodeName",
-    "schedulerName", "serviceAccountToken",
+    "schedulerName", "serviceAccountToken", "serviceAccountName", "schedulingGates", "controlPlaneToleration",
+    "deviceEnvironment",
 ]  # fmt: skip
 FORBIDDEN_BY_DEFAULT: tuple[PolicyField, ...] = get_args(PolicyField)
 
@@ -98,6 +100,16 @@ def _broken(order: PodSetOrder, body: ApplyBody, policy: LocalPolicy) -> Iterato
 def _forbidden(spec: Json) -> Iterator[str]:
     yield from (name for name in HOST_FIELDS if spec.get(name))
     yield from (name for name in ("nodeName", "schedulerName") if spec.get(name) not in (None, "", "default-scheduler"))
+    if any(spec.get(name) not in (None, "", "default") for name in ("serviceAccountName", "serviceAccount")):
+        yield "serviceAccountName"
+    if spec.get("automountServiceAccountToken"):
+        yield "serviceAccountToken"
+    if spec.get("schedulingGates"):
+        yield "schedulingGates"
+    for toleration in _listed(spec.get("tolerations")):
+        key = str(toleration.get("key") or "")
+        if not key or key.startswith("node-role.kubernetes.io/"):
+            yield "controlPlaneToleration"
     for volume in _listed(spec.get("volumes")):
         if "hostPath" in volume:
             yield "hostPath"
@@ -105,15 +117,21 @@ def _forbidden(spec: Json) -> Iterator[str]:
         if any("serviceAccountToken" in source for source in _listed(sources)):
             yield "serviceAccountToken"
     for container in _containers(spec):
-        security = container.get("securityContext")
-        security = security if isinstance(security, dict) else {}
-        capabilities = security.get("capabilities")
-        if security.get("privileged") or security.get("allowPrivilegeEscalation"):
-            yield "privileged"
-        if isinstance(capabilities, dict) and capabilities.get("add"):
-            yield "capabilities"
-        if any(port.get("hostPort") for port in _listed(container.get("ports"))):
-            yield "hostPort"
+        yield from _forbidden_in(container)
+
+
+def _forbidden_in(container: Json) -> Iterator[str]:
+    security = container.get("securityContext")
+    security = security if isinstance(security, dict) else {}
+    capabilities = security.get("capabilities")
+    if security.get("privileged") or security.get("allowPrivilegeEscalation"):
+        yield "privileged"
+    if isinstance(capabilities, dict) and capabilities.get("add"):
+        yield "capabilities"
+    if any(variable.get("name") in DEVICE_ENVIRONMENT for variable in _listed(container.get("env"))):
+        yield "deviceEnvironment"
+    if any(port.get("hostPort") for port in _listed(container.get("ports"))):
+        yield "hostPort"
 
 
 def _images(spec: Json, policy: LocalPolicy) -> Iterator[tuple[str, str]]:

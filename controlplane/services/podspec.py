@@ -44,6 +44,7 @@ _OURS = {
     "hostNetwork": "it reaches past the pod",
     "hostPID": "it reaches past the pod",
     "hostIPC": "it reaches past the pod",
+    "ephemeralContainers": "nobody adds containers to a pod that does not run yet",
     "resourceClaims": "claims of devices are not counted by quota yet",
 }
 _USER_METADATA = frozenset({"labels", "annotations", "name", "creationTimestamp"})
@@ -140,6 +141,12 @@ class TemplateReader:
                 "restartPolicy OnFailure is taken as Never: a gang is tried again whole (maxAttempts)"
             )
         self._check_placement(spec)
+        for field in ("serviceAccountName", "serviceAccount"):
+            if spec.get(field) not in (None, "", "default"):
+                self._wrong(f"/spec/{field}", "pod-policy", "pods run under the service account default and no other")
+        deadline = spec.get("activeDeadlineSeconds")
+        if deadline is not None and (isinstance(deadline, bool) or not isinstance(deadline, int) or deadline < 1):
+            self._wrong("/spec/activeDeadlineSeconds", "invalid-quantity", "activeDeadlineSeconds is 1 or more")
         if spec.get("automountServiceAccountToken"):
             self._wrong("/spec/automountServiceAccountToken", "pod-policy", "pods get no token for their cluster's API")
         self._check_volumes(spec)
@@ -159,6 +166,10 @@ class TemplateReader:
     def _check_placement(self, spec: Mapping[str, object]) -> None:
         if "kubernetes.io/hostname" in self._object(spec, "nodeSelector", "/spec/nodeSelector"):
             self._wrong("/spec/nodeSelector", "pod-policy", "the plane chooses nodes; a host name may not be selected")
+        affinity = self._object(spec, "affinity", "/spec/affinity")
+        if _selects_hosts(affinity.get("nodeAffinity")):
+            words = "the plane chooses nodes; affinity to a host's name is not taken"
+            self._wrong("/spec/affinity/nodeAffinity", "pod-policy", words)
         for where, toleration in self._objects(spec, "tolerations", "/spec/tolerations"):
             key = str(toleration.get("key") or "")
             if not key or key.startswith("node-role.kubernetes.io/"):
@@ -219,3 +230,11 @@ class TemplateReader:
             except PydanticCustomError as error:
                 self._wrong(f"{where}/resources", "invalid-quantity", f"{name}: {error.message()}")
         return asked
+
+
+def _selects_hosts(part: object) -> bool:
+    """Whether a node affinity names hosts anywhere in it; `matchFields` knows no other field than a node's name."""
+    if isinstance(part, Mapping):
+        names_host = part.get("key") == "kubernetes.io/hostname" or bool(part.get("matchFields"))
+        return names_host or any(_selects_hosts(each) for each in part.values())
+    return isinstance(part, list) and any(_selects_hosts(each) for each in part)

@@ -37,6 +37,13 @@ def test_an_ordinary_gang_passes_the_defaults() -> None:
         ({"nodeName": "node-1"}, {}, "nodeName"),
         ({"schedulerName": "mine"}, {}, "schedulerName"),
         ({"volumes": [{"projected": {"sources": [{"serviceAccountToken": {}}]}}]}, {}, "serviceAccountToken"),
+        ({"automountServiceAccountToken": True}, {}, "serviceAccountToken"),
+        ({"serviceAccountName": "deployer"}, {}, "serviceAccountName"),
+        ({"serviceAccount": "deployer"}, {}, "serviceAccountName"),
+        ({"schedulingGates": [{"name": "mine"}]}, {}, "schedulingGates"),
+        ({"tolerations": [{"operator": "Exists"}]}, {}, "controlPlaneToleration"),
+        ({"tolerations": [{"key": "node-role.kubernetes.io/control-plane"}]}, {}, "controlPlaneToleration"),
+        ({}, {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}, "deviceEnvironment"),
         ({}, {"securityContext": {"privileged": True}}, "privileged"),
         ({}, {"securityContext": {"allowPrivilegeEscalation": True}}, "privileged"),
         ({}, {"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}, "capabilities"),
@@ -64,6 +71,7 @@ def test_fields_that_reach_past_the_pod_are_refused_unless_the_operator_takes_th
         ({"devicesMax": 31}, "devicesMax"),
         ({"podsMax": 3}, "podsMax"),
         ({"kinds": ["Pods"]}, "kinds"),
+        ({"kinds": []}, "kinds"),
         ({"registries": ["other.example/"]}, "registries"),
     ],
 )
@@ -110,4 +118,4 @@ def test_a_policy_that_cannot_be_read_ends_the_start_instead_of_opening_the_clus
 
 def test_without_a_file_the_defaults_are_strict() -> None:
     assert policy.read(None) == LocalPolicy()
-    assert len(LocalPolicy().forbidden) == 10
+    assert len(LocalPolicy().forbidden) == 14

@@ -138,6 +138,31 @@ CASES: dict[str, tuple[Body, int, str]] = {
     "a PriorityClass": (spec(priorityClassName="system-node-critical"), 422, "pod-policy"),
     "the host's network": (spec(hostNetwork=True), 422, "pod-policy"),
     "the host's files": (spec(volumes=[{"name": "dev", "hostPath": {"path": "/dev"}}]), 422, "pod-policy"),
+    "a host by affinity": (
+        spec(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["gpu-1"]}]}]}}}),
+        422, "pod-policy",
+    ),
+    "a host by the field of its name": (
+        spec(affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 1, "preference": {"matchFields": [{"key": "metadata.name"}]}}]}}),
+        422, "pod-policy",
+    ),
+    "another service account": (spec(serviceAccountName="deployer"), 422, "pod-policy"),
+    "another service account by its old name": (spec(serviceAccount="deployer"), 422, "pod-policy"),
+    "a token for a foreign audience": (
+        spec(volumes=[{"name": "t", "projected": {"sources": [
+            {"serviceAccountToken": {"path": "t", "audience": "vault"}}]}}]),
+        422, "pod-policy",
+    ),
+    "containers added later": (spec(ephemeralContainers=[{"name": "debug"}]), 422, "pod-policy"),
+    "an end of no time": (spec(activeDeadlineSeconds=0), 422, "invalid-quantity"),
+    "a template of 300 KB": (
+        container(env=[{"name": "A", "value": "x" * 300_000}]), 422, "too-long",
+    ),
+    "ten thousand volumes": (
+        spec(volumes=[{"name": f"volume-{number}", "emptyDir": {}} for number in range(10_000)]), 422, "too-long",
+    ),
     "a token by mount": (spec(automountServiceAccountToken=True), 422, "pod-policy"),
     "a token by projection": (
         spec(volumes=[{"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]),
@@ -219,6 +244,38 @@ def test_yaml_is_read_strictly(plane: Api, case: str) -> None:
         assert plane.client().post(f"/api/v1/workloads/{answer.json()['id']}/cancel").status_code == 200
     else:
         assert_problem(answer, status, slug)
+
+
+def test_secrets_of_the_namespace_that_work_runs_in_are_its_own(plane: Api) -> None:
+    """No pod can name a Secret of another namespace, and the namespace is the Queue's, not the user's."""
+    uses = spec(imagePullSecrets=[{"name": "mine"}], volumes=[{"name": "s", "secret": {"secretName": "mine"}}])
+    container_ = uses["spec"]["podSets"][0]["template"]["spec"]["containers"][0]
+    container_ |= {
+        "envFrom": [{"secretRef": {"name": "mine"}}],
+        "env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "mine", "key": "k"}}}],
+    }
+    answer = plane.client().post("/api/v1/workloads", json=uses)
+    assert answer.status_code == 201, answer.text
+    assert answer.json()["spec"]["namespace"] == "nlp"
+    plane.client().post(f"/api/v1/workloads/{answer.json()['id']}/cancel")
+    assert_problem(plane.client().post("/api/v1/workloads", json=metadata(namespace="vision")), 422, "pod-policy")
+
+
+@pytest.mark.parametrize("image", ["team/train:latest", "team/train", "registry.example:5000/team/train:1"])
+def test_an_image_without_a_digest_is_taken_with_a_warning(plane: Api, image: str) -> None:
+    answer = plane.client().post("/api/v1/workloads", json=container(image=image))
+    assert answer.status_code == 201, answer.text
+    assert any(f"image {image} has no digest" in each["detail"] for each in answer.json()["warnings"])
+    plane.client().post(f"/api/v1/workloads/{answer.json()['id']}/cancel")
+
+
+def test_what_a_job_says_of_its_own_end_is_left_out_with_a_warning(plane: Api) -> None:
+    answer = plane.client().post("/api/v1/workloads", json=job(ttlSecondsAfterFinished=0, backoffLimit=6))
+    assert answer.status_code == 201, answer.text
+    told = " ".join(each["detail"] for each in answer.json()["warnings"])
+    assert "ttlSecondsAfterFinished is left out" in told
+    assert "backoffLimit is left out" in told
+    plane.client().post(f"/api/v1/workloads/{answer.json()['id']}/cancel")
 
 
 def test_a_problem_names_the_place_of_each_mistake(plane: Api) -> None:
