@@ -128,6 +128,9 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1 or arguments[0] not in ROLES:
         sys.stderr.write(f"role must be one of {', '.join(ROLES)}, got {' '.join(arguments) or 'nothing'}\n")
         return 2
+    # Until Celery takes them: the first process of a container has no default way to end, and a lease wants letting go.
+    for number in (signal.SIGTERM, signal.SIGQUIT):
+        signal.signal(number, lambda *_: sys.exit(0))
     settings = Settings()
     telemetry.configure_logging(settings.log_level)
     if arguments[0] != "beat":

@@ -1,5 +1,6 @@
 """Probes of workers, planners and beats: what each says while all is well, while Postgres is away, while it hangs."""
 
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.workers.processes import workers
 
 START_SECONDS = 30
 HOST = "127.0.0.1"
+POD_GRACE_SECONDS = 30  # helm/controlplane gives this much
 
 
 @pytest.fixture
@@ -77,3 +79,15 @@ def test_a_planner_that_does_not_plan_is_not_alive(container: Container) -> None
 def test_without_a_port_nobody_listens(container: Container) -> None:
     with health.answering(HOST, 0, Sweeper(container, "one", "worker"), silent_seconds_max=15) as port:
         assert port == 0
+
+
+@pytest.mark.parametrize("role", ["worker", "planner", "beat"])
+def test_a_process_that_is_asked_to_end_ends_well_within_the_grace_of_its_pod(
+    role: str, database: Database, valkey: str, tmp_path: Path
+) -> None:
+    port = free_port()
+    with workers(database, valkey, tmp_path, health_port=str(port)) as started:
+        process = started.start(role)
+        eventually(lambda: asked(port, "/readyz")[0] == 200, within=START_SECONDS, what=f"a ready {role}")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(POD_GRACE_SECONDS - 5) == 0, started.log()
