@@ -13,6 +13,7 @@ from controlplane.api.auth import Door
 from controlplane.api.edge import Edge
 from controlplane.api.openapi import describe
 from controlplane.api.problems import TABLE, on_http, on_known, on_parameters
+from controlplane.api.refused import RefusalNotes
 from controlplane.api.routes import (
     cordons,
     documents,
@@ -28,6 +29,7 @@ from controlplane.api.routes import (
 from controlplane.api.routes.agents import AgentDoor, agent_router
 from controlplane.api.streams import EventHub
 from controlplane.bootstrap import Container
+from controlplane.services.errors import Forbidden
 
 VERSION = "v1"
 ROUTERS: Sequence[APIRouter] = (
@@ -68,6 +70,7 @@ def _app(container: Container, title: str, routers: Sequence[APIRouter]) -> ASGI
     app.openapi = cache(lambda: describe(app, routes))  # type: ignore[method-assign]  # as FastAPI tells one to
     for error in TABLE:
         app.add_exception_handler(error, on_known)
+    app.add_exception_handler(Forbidden, RefusalNotes())
     app.add_exception_handler(RequestValidationError, on_parameters)
     app.add_exception_handler(HTTPException, on_http)
     return Edge(app, container.settings.body_bytes_max)
