@@ -14,6 +14,7 @@ from controlplane.core.quota import Leg, QuotaTree
 from controlplane.core.reasons import Reason, ReasonCode, reason
 
 NOTHING = PodNeeds()
+_CLOSED = "a node that takes no pods now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,8 @@ def _stops_that_hold(plan: Plan, fresh: FreshWorld) -> dict[WorkloadId, str | No
         elif isinstance(decision, SetEarmark):
             is_waiting = decision.workload in fresh.waiting
             _note(changed, decision.workload, None if is_waiting else "the workload itself")
+            is_open = all(share.node not in fresh.closed for share in decision.shares)
+            _note(changed, decision.workload, None if is_open else _CLOSED)
     return changed
 
 
@@ -100,7 +103,7 @@ def _changed_under(
         return "a decision that no longer holds"
     for placement in decision.placements:
         if any(pod.node in fresh.closed for pod in placement.pods):
-            return "a node that takes no pods now"
+            return _CLOSED
     if (short := left.is_short_of(decision)) is not None:
         return f"free {short} on a node"
     for flavor, amount in decision.charges:

@@ -115,7 +115,9 @@ def _read_fresh(uow: UnitOfWork, cycle: Cycle) -> _Fresh:
     stops = [AttemptKey(one.workload, one.attempt) for one in plan.decisions if isinstance(one, Reclaim)]
     leaves = {AccountKey(admit.queue, flavor) for admit in admits for flavor, _ in admit.charges}
     accounts = uow.ledger.lock_accounts(leaves | set(uow.ledger.charged_accounts(stops)))
-    wanted = _nodes_of(admits)
+    wanted = _nodes_of(admits) | {
+        share.node for one in plan.decisions if isinstance(one, SetEarmark) for share in one.shares
+    }
     nodes = uow.planning.lock_nodes(wanted)
     workloads = uow.planning.lock_workloads({decision.workload for decision in plan.decisions})
     world = FreshWorld(

@@ -7,13 +7,14 @@ stands before its answer is given: a commit under way is waited for, and the nex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from controlplane.core.facts.fleet import ClusterFact, Cordon, DeviceFact, NodeFact
 from controlplane.core.ids import ClusterId, NodeId
 from controlplane.services import wire
 from controlplane.services.attempt_batch import By
 from controlplane.services.errors import NotFound
-from controlplane.services.ports.unit_of_work import UnitOfWork
+from controlplane.services.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory, run
 from controlplane.services.preconditions import UNCONDITIONAL, Expected
 
 PLANE = By("plane")
@@ -102,29 +103,13 @@ def locked(uow: UnitOfWork, name: str) -> ClusterFact:
     return cluster
 
 
-def expire(uow: UnitOfWork, limit: int) -> int:
-    """End the cordons whose time is over; returns how many."""
-    ended = 0
-    for cluster_id in uow.cordons.ended_clusters(limit):
-        cluster = uow.fleet.lock_cluster(cluster_id)
-        if cluster is not None and _is_over(cluster.cordon, uow.now):
-            uow.cordons.cordon_cluster(cluster_id, None)
-            _audit(uow, PLANE, "cluster", str(cluster_id), None, {"name": cluster.name})
-            uow.wake_pool(cluster.pool)
-            ended += 1
-    for seen in uow.cordons.ended_nodes(limit):
-        at = uow.fleet.lock_cluster(seen.cluster)
-        node = uow.cordons.node(seen.id)
-        if at is not None and node is not None and _is_over(node.cordon, uow.now):
-            _cordon_node(uow, node, at.name, None, PLANE)
-            ended += 1
-    for each in uow.cordons.ended_devices(limit):
-        uow.fleet.lock_cluster(each.cluster)
-        device = uow.cordons.device(each.id)
-        if device is not None and _is_over(device.cordon, uow.now):
-            _write_device(uow, device, None, PLANE)
-            ended += 1
-    return ended
+def expire(factory: UnitOfWorkFactory, limit: int) -> int:
+    """End the cordons whose time is over, each in a transaction of its own; returns how many."""
+    with factory() as uow:
+        ends = [partial(_end_of_cluster, cluster=each) for each in uow.cordons.ended_clusters(limit)]
+        ends += [partial(_end_of_node, seen=each) for each in uow.cordons.ended_nodes(limit)]
+        ends += [partial(_end_of_device, seen=each) for each in uow.cordons.ended_devices(limit)]
+    return sum(run(factory, end) for end in ends)
 
 
 def recount(uow: UnitOfWork, cluster: ClusterId, node: NodeId) -> None:
@@ -138,6 +123,34 @@ def _found(uow: UnitOfWork, name: str) -> ClusterFact:
     if found is None:
         raise NotFound(f"there is no cluster {name}")
     return found
+
+
+def _end_of_cluster(uow: UnitOfWork, cluster: ClusterId) -> int:
+    found = uow.fleet.lock_cluster(cluster)
+    if found is None or not _is_over(found.cordon, uow.now):
+        return 0
+    uow.cordons.cordon_cluster(cluster, None)
+    _audit(uow, PLANE, "cluster", str(cluster), None, {"name": found.name})
+    uow.wake_pool(found.pool)
+    return 1
+
+
+def _end_of_node(uow: UnitOfWork, seen: NodeFact) -> int:
+    at = uow.fleet.lock_cluster(seen.cluster)
+    node = uow.cordons.node(seen.id)
+    if at is None or node is None or not _is_over(node.cordon, uow.now):
+        return 0
+    _cordon_node(uow, node, at.name, None, PLANE)
+    return 1
+
+
+def _end_of_device(uow: UnitOfWork, seen: DeviceFact) -> int:
+    uow.fleet.lock_cluster(seen.cluster)
+    device = uow.cordons.device(seen.id)
+    if device is None or not _is_over(device.cordon, uow.now):
+        return 0
+    _write_device(uow, device, None, PLANE)
+    return 1
 
 
 def _cordon_node(uow: UnitOfWork, node: NodeFact, cluster: str, wish: Wish | None, by: By) -> NodeFact:

@@ -50,8 +50,7 @@ def _check_drains(container: Container) -> int:
 
 
 def _expire_cordons(container: Container) -> int:
-    with container.uow_factory() as uow:
-        return cordons.expire(uow, BATCH)
+    return cordons.expire(container.uow_factory, BATCH)
 
 
 def _expire_earmarks(container: Container) -> int:

@@ -144,6 +144,15 @@ def test_nobody_is_stopped_when_the_plan_for_the_asker_is_no_longer_whole(gone: 
     assert set(why(verdict)) == {"a1", "a2", "b1"}
 
 
+def test_nobody_is_stopped_for_a_place_that_takes_no_pods_any_more() -> None:
+    world = reclaiming()
+    verdict = recheck(planned(world), fresh(world, closed=[world.node_named("b0-r0-n1").id]))
+    assert kept(verdict) == []
+    assert set(why(verdict).values()) == {
+        "The decision rested on a node that takes no pods now, which had changed; it is planned again."
+    }
+
+
 def test_a_decision_falls_with_what_it_stands_on() -> None:
     world = two_jobs()
     plan = planned(world)

@@ -47,7 +47,7 @@ def why_waiting(plane: Plane) -> tuple[str, str]:
 
 
 def expire(plane: Plane) -> int:
-    return run(plane.uow, lambda uow: cordons.expire(uow, 100))
+    return cordons.expire(plane.uow, 100)
 
 
 def test_a_cordoned_cluster_takes_nothing_new_and_what_runs_there_runs_on(plane: Plane) -> None:
@@ -264,3 +264,43 @@ def test_what_is_not_there_cannot_be_cordoned(plane: Plane) -> None:
         cordons.cordon_node(uow, "us", "n1", WHY, ROOT)
     with plane.uow() as uow, pytest.raises(NotFound):
         cordons.cordon_device(uow, 10**9, WHY, ROOT)
+
+
+def cordoned(plane: Plane, what: str) -> None:
+    if what == "cluster":
+        cordon_cluster(plane)
+    elif what == "node":
+        cordon_node(plane, "n1")
+    else:
+        cordon_device(plane, "GPU-n1-0")
+
+
+@pytest.mark.parametrize("what", ["cluster", "node", "device"])
+def test_what_was_cordoned_since_the_snapshot_is_given_to_nobody(plane: Plane, what: str) -> None:
+    ready(plane, "eu", node("n1"))
+    gang = plane.workload("gang", plane.queue("team", nominal=8), pods=1)
+    planner = plane.planner()
+    planned = planner.plan()
+    assert planned is not None
+    cordoned(plane, what)
+    planner.commit(planned)
+    assert plane.state(gang) == "pending"
+
+
+@pytest.mark.parametrize("what", ["cluster", "node"])
+def test_nobody_is_stopped_for_a_place_that_was_cordoned_since_the_snapshot(plane: Plane, what: str) -> None:
+    ready(plane, "eu", node("n1"))
+    plane.queue("org", nominal=0)
+    borrower, owner = plane.queue("org/a", nominal=0), plane.queue("org/b", nominal=8)
+    first = plane.workload("first", borrower, pods=1)
+    planner = plane.planner()
+    planner.step()
+    assert plane.state(first) == "reserved"
+    plane.workload("asker", owner, pods=1)
+    planned = planner.plan()
+    assert planned is not None
+    assert planned.plan.decisions
+    cordoned(plane, what)
+    planner.commit(planned)
+    assert plane.state(first) == "reserved"
+    assert plane.rows("SELECT count(*) AS n FROM earmark WHERE ended_at IS NULL")[0].n == 0

@@ -9,7 +9,8 @@ REMOVED = Check(
     SELECT c.id, c.name, c.state, living.what FROM cluster c CROSS JOIN LATERAL (
       SELECT 'an attempt' AS what FROM placement p JOIN attempt a USING (workload_id, attempt)
       WHERE p.cluster_id = c.id AND a.state <> 'ended'
-      UNION ALL SELECT 'a hold' FROM hold WHERE cluster_id = c.id AND released_at IS NULL
+      UNION ALL SELECT 'a hold' FROM hold h JOIN node n ON n.id = h.node_id
+        WHERE n.cluster_id = c.id AND h.released_at IS NULL
       UNION ALL SELECT 'an earmark' FROM earmark WHERE cluster_id = c.id AND ended_at IS NULL
       UNION ALL SELECT 'a node' FROM node WHERE cluster_id = c.id AND removed_at IS NULL
       UNION ALL SELECT 'a session' FROM agent_session WHERE cluster_id = c.id AND ended_at IS NULL

@@ -78,10 +78,10 @@ LIVE_IN = _text("""
 LOAD = _text("""
     WITH living AS (
         SELECT workload_id, attempt FROM placement JOIN attempt USING (workload_id, attempt)
-        WHERE placement.cluster_id = :cluster AND attempt.state <> 'ended'),
+        WHERE placement.cluster_id = :cluster AND placement.state <> 'gone' AND attempt.state <> 'ended'),
     held AS (
-        SELECT workload_id, sum(amount) AS devices FROM hold
-        WHERE cluster_id = :cluster AND released_at IS NULL GROUP BY workload_id),
+        SELECT workload_id, sum(amount) AS devices FROM hold JOIN node ON node.id = hold.node_id
+        WHERE node.cluster_id = :cluster AND released_at IS NULL GROUP BY workload_id),
     both_of AS (
         SELECT workload_id, 1 AS attempts, 0 AS devices FROM living
         UNION ALL SELECT workload_id, 0, devices FROM held)
@@ -93,7 +93,8 @@ END_EARMARKS = _text("""
     UPDATE earmark SET ended_at = :now, next_check_at = NULL WHERE cluster_id = :cluster AND ended_at IS NULL""")
 
 NODES_OF = _text("""
-    SELECT DISTINCT node_id FROM hold WHERE cluster_id = :cluster AND released_at IS NULL ORDER BY node_id""")
+    SELECT DISTINCT node_id FROM hold JOIN node ON node.id = hold.node_id
+    WHERE node.cluster_id = :cluster AND released_at IS NULL ORDER BY node_id""")
 
 HAS_AGENT = _text("""
     SELECT EXISTS (SELECT FROM agent_key WHERE cluster_id = :cluster AND banned_at IS NULL AND slot <> 'retired')""")

@@ -67,7 +67,8 @@ CLUSTERS = text("""
            (SELECT count(*) FROM node WHERE cluster_id = cluster.id AND removed_at IS NULL AND ready) AS nodes_ready,
            CASE WHEN drain_reason = '' THEN 0 ELSE (
                SELECT count(*) FROM placement JOIN attempt USING (workload_id, attempt)
-               WHERE placement.cluster_id = cluster.id AND attempt.state <> 'ended') END AS attempts_left
+               WHERE placement.cluster_id = cluster.id AND placement.state <> 'gone'
+                   AND attempt.state <> 'ended') END AS attempts_left
     FROM cluster JOIN pool ON pool.id = cluster.pool_id
     WHERE cluster.removed_at IS NULL AND (CAST(:name AS text) IS NULL OR cluster.name = :name)
     ORDER BY cluster.name LIMIT 1000""")
