@@ -192,7 +192,7 @@ def _submitted(uow: UnitOfWork, caller: Caller, one: Sent, new_id: Callable[[], 
     submitted = submit(uow, caller, Submission(one.document, one.manifest), new_id)
     return Applied(
         kind="Workload", name=one.document.metadata.name, result="submitted", id="" if dry_run else submitted.id,
-        warnings=[Warned(code="template", detail=words) for words in submitted.warnings],
+        warnings=list(submitted.warnings),
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from controlplane.core.facts.tenancy import NewQueue, Use
 from controlplane.core.ids import FlavorName, QueueId
 from controlplane.core.quota import DEPTH_MAX, ImpossibleTree, QuotaTree
 from controlplane.core.tenancy import Queue, Quota
-from controlplane.services import accounting
+from controlplane.services import accounting, doubts
 from controlplane.services.authz import Action, Caller, require
 from controlplane.services.divisions import require_move
 from controlplane.services.edits import Edit, record
@@ -178,9 +178,11 @@ def _warn(uow: UnitOfWork, edits: Sequence[Edit], stored: Forms) -> None:
         tree = QuotaTree(queues, usage, uow.ledger.owned())
     except ImpossibleTree as error:
         raise _impossible(error) from None
+    widest = uow.workloads.fleet_shape().widest
     for each in edits:
         if each.after is not None:
             each.warnings.extend(_overdrafts(tree, ids[each.name], each))
+            each.warnings.extend(doubts.of_flavors(widest, _listed(each.after)))
 
 
 def _overdrafts(tree: QuotaTree, queue: QueueId, each: Edit) -> list[Warned]:

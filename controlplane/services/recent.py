@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from controlplane.core.facts.workloads import FleetShape
 from controlplane.core.quota import QuotaTree
 from controlplane.services.ports.unit_of_work import UnitOfWork
 
@@ -17,10 +18,13 @@ AGE_MAX = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The tree with the limits of every Queue, and the units of each Flavor that each enrolled cluster owns."""
+    """The tree with the limits of every Queue, the units of each Flavor that each enrolled cluster owns, and the shape
+    of what they have.
+    """
 
     tree: QuotaTree
     totals: Mapping[str, Mapping[str, int]]
+    shape: FleetShape
     at: datetime
 
 
@@ -51,5 +55,6 @@ class RecentWorld:
 
 
 def read_world(uow: UnitOfWork) -> World:
-    """Read both whole."""
-    return World(QuotaTree(uow.tenancy.tree(), owned=uow.ledger.owned()), uow.workloads.owned_totals(), uow.now)
+    """Read it whole."""
+    tree = QuotaTree(uow.tenancy.tree(), owned=uow.ledger.owned())
+    return World(tree, uow.workloads.owned_totals(), uow.workloads.fleet_shape(), uow.now)

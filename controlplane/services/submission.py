@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import cast
 
-from controlplane.contract.rest.common import Json
+from controlplane.contract.rest.common import Json, Warned
 from controlplane.contract.rest.workloads import PodSetSpec, PodSetView, WorkloadDocument, WorkloadView
 from controlplane.core.demand import PodSet, TopologyMode
 from controlplane.core.facts.workloads import NewWorkload, SubmissionSite
@@ -15,6 +15,7 @@ from controlplane.core.ids import FlavorName, WorkloadId
 from controlplane.core.lifecycle import WorkloadState
 from controlplane.services import authz, priorities
 from controlplane.services.authz import Action, Caller
+from controlplane.services.doubts import of_pod_sets
 from controlplane.services.errors import Conflict, Fault, Invalid
 from controlplane.services.manifests import warnings_of_job
 from controlplane.services.podspec import VENDORS, PodFacts, TemplateReader
@@ -32,7 +33,7 @@ class Submitted:
     """A pending Workload, what its owner should know, and how a reader sees it now."""
 
     id: WorkloadId
-    warnings: tuple[str, ...]
+    warnings: tuple[Warned, ...]
     view: WorkloadView
 
 
@@ -95,8 +96,11 @@ def submit(
     )  # fmt: skip
     uow.wake_pool(site.pool)
     warnings = [warning for read in facts for warning in read.warnings]
-    told = tuple(dict.fromkeys([*warnings, *warnings_of_job(submission.manifest or {})]))
-    return Submitted(new.id, told, _view(new, site.path, document.spec.pool, uow.now))
+    told = dict.fromkeys([*warnings, *warnings_of_job(submission.manifest or {})])
+    of_template = [Warned(code="template", detail=words) for words in told]
+    named = {flavor.name for each in document.spec.pod_sets for flavor in each.flavors}
+    doubts = of_pod_sets(known.get(uow).shape, pod_sets, named)
+    return Submitted(new.id, (*of_template, *doubts), _view(new, site.path, document.spec.pool, uow.now))
 
 
 def _site(uow: UnitOfWork, caller: Caller, document: WorkloadDocument) -> SubmissionSite:

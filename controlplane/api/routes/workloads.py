@@ -13,7 +13,7 @@ from controlplane.api.bodies import SentBody
 from controlplane.api.openapi import takes
 from controlplane.api.parameters import IDEMPOTENCY_KEY, IdempotencyKey, WorkloadQuery
 from controlplane.api.preconditions import Demanded, Stated, mark
-from controlplane.contract.rest.common import Page, Warned
+from controlplane.contract.rest.common import Page
 from controlplane.contract.rest.documents import JOB_SCHEMA
 from controlplane.contract.rest.workloads import (
     Explanation,
@@ -47,7 +47,7 @@ def submit_workload(request: Request, caller: Calling, body: SentBody, _key: Ide
 
     def work(uow: UnitOfWork) -> Answer:
         submitted = submission.submit(uow, caller, sent, container.new_id, container.recent)
-        warnings = [Warned(code="template", detail=words) for words in submitted.warnings]
+        warnings = list(submitted.warnings)
         view = submitted.view.model_copy(update={"warnings": warnings})
         return Answer(201, view.model_dump(mode="json", by_alias=True))
 

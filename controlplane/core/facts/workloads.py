@@ -10,6 +10,14 @@ from controlplane.core.lifecycle import WorkloadState
 
 
 @dataclass(frozen=True, slots=True)
+class FleetShape:
+    """What enrolled clusters have, unreachable ones included: by Flavor the most units on one node, and all levels."""
+
+    widest: Mapping[str, int]
+    levels: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class NewWorkload:
     """A Workload to be written as `pending`. `spec` is its document's spec, camelCase, as JSON.
 

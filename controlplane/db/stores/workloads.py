@@ -12,7 +12,7 @@ from sqlalchemy import Row, bindparam, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
-from controlplane.core.facts.workloads import NewWorkload, SubmissionSite, WorkloadChange, WorkloadFact
+from controlplane.core.facts.workloads import FleetShape, NewWorkload, SubmissionSite, WorkloadChange, WorkloadFact
 from controlplane.core.ids import PoolId, QueueId, WorkloadId
 from controlplane.core.lifecycle import FINAL_WORKLOAD, WorkloadState
 
@@ -64,6 +64,16 @@ _OWNED = text("""
     FROM node_flavor JOIN node ON node.id = node_flavor.node_id JOIN cluster ON cluster.id = node_flavor.cluster_id
     WHERE node.removed_at IS NULL AND cluster.removed_at IS NULL AND cluster.state NOT IN ('created', 'removed')
     GROUP BY node_flavor.flavor, cluster.name HAVING sum(node_flavor.owned) > 0""")
+
+_WIDEST = text("""
+    SELECT node_flavor.flavor, max(node_flavor.owned) AS widest
+    FROM node_flavor JOIN node ON node.id = node_flavor.node_id JOIN cluster ON cluster.id = node_flavor.cluster_id
+    WHERE node.removed_at IS NULL AND cluster.removed_at IS NULL AND cluster.state NOT IN ('created', 'removed')
+    GROUP BY node_flavor.flavor HAVING max(node_flavor.owned) > 0""")
+_LEVELS = text("""
+    SELECT DISTINCT jsonb_array_elements_text(cluster.levels) FROM cluster
+    WHERE cluster.removed_at IS NULL AND cluster.inventory_at IS NOT NULL
+      AND cluster.state NOT IN ('created', 'removed')""")
 
 # A final state is due no more.
 _CHANGE = text("""
@@ -150,6 +160,11 @@ class WorkloadStore:
         is_final = change.state in FINAL_WORKLOAD
         given = {"id": change.id, "state": change.state, "is_final": is_final, "now": self._now}
         self._session.execute(_CHANGE, given)
+
+    def fleet_shape(self) -> FleetShape:
+        """How wide nodes are and which levels there are, over every enrolled cluster."""
+        widest = {row.flavor: int(row.widest) for row in self._session.execute(_WIDEST)}
+        return FleetShape(widest, frozenset(self._session.scalars(_LEVELS)))
 
     def owned_totals(self) -> Mapping[str, Mapping[str, int]]:
         """By Flavor and cluster name: the units that every enrolled cluster owns, unreachable ones included."""

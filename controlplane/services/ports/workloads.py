@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from controlplane.core.facts.workloads import NewWorkload, SubmissionSite, WorkloadChange, WorkloadFact
+from controlplane.core.facts.workloads import FleetShape, NewWorkload, SubmissionSite, WorkloadChange, WorkloadFact
 from controlplane.core.ids import WorkloadId
 
 
@@ -27,6 +27,9 @@ class WorkloadStore(Protocol):
 
     def change(self, change: WorkloadChange) -> None:
         """Write the state of a locked row; its version rises by one."""
+
+    def fleet_shape(self) -> FleetShape:
+        """How wide nodes are and which levels there are, over every enrolled cluster."""
 
     def owned_totals(self) -> Mapping[str, Mapping[str, int]]:
         """By Flavor and cluster name: the units that every enrolled cluster owns, unreachable ones included."""
