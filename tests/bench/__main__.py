@@ -8,6 +8,7 @@ import sys
 import time
 
 from tests.bench.figure_api import cli_start, dry_run, list_of_workloads, submits
+from tests.bench.figure_node import devices_withdrawn, large_gang
 from tests.bench.figure_placement import placement
 from tests.bench.figure_plane import idle_memory, warm_start
 from tests.bench.figure_release import release
@@ -24,6 +25,8 @@ FIGURES: dict[str, Figure] = {
     "apply-dry-run": dry_run,
     "cli-start": cli_start,
     "release": release,
+    "devices-withdrawn": devices_withdrawn,
+    "large-gang-bound": large_gang,
 }
 
 

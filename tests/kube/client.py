@@ -22,6 +22,7 @@ CONTENT_TYPES = {
 }
 DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 SECONDS_MAX = 20.0
+COLLECTION_SECONDS = 60  # hundreds of objects at once
 
 
 class KubeError(Exception):
@@ -127,7 +128,8 @@ class KubeClient:
         query = {"labelSelector": labels, "fieldSelector": fields}
         body = {"propagationPolicy": "Background", "gracePeriodSeconds": 0}
         if self._resource(kind).can_delete_collections:
-            self.request("DELETE", self.path(kind, namespace), json=body, query={k: v for k, v in query.items() if v})
+            chosen = {name: text for name, text in query.items() if text}
+            self.request("DELETE", self.path(kind, namespace), json=body, query=chosen, seconds_max=COLLECTION_SECONDS)
             return
         for found in self.list_all(kind, namespace, labels, fields):
             self.delete(kind, found["metadata"]["name"], namespace, grace_seconds=0)
@@ -151,10 +153,11 @@ class KubeClient:
         json: object = None,
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
+        seconds_max: float = SECONDS_MAX,
     ) -> Json:
         """One request; raises KubeError for an answer that is not 2xx and httpx errors where there is none."""
         headers = {"Content-Type": content_type} if json is not None else {}
-        answer = self._http.request(method, path, json=json, params=query, headers=headers)
+        answer = self._http.request(method, path, json=json, params=query, headers=headers, timeout=seconds_max)
         body: Json = answer.json() if answer.headers.get("content-type", "").startswith("application/json") else {}
         if answer.is_success:
             return body
