@@ -82,6 +82,7 @@ def _all_in_one_ready_cluster_or_none(snapshot: Snapshot, plan: Plan) -> None:
         workload = snapshot.waiting[decision.workload]
         (placement,) = decision.placements
         assert snapshot.clusters[placement.cluster].state is ClusterState.READY
+        assert not snapshot.clusters[placement.cluster].drain + snapshot.clusters[placement.cluster].cordon
         assert {snapshot.nodes[pod.node].cluster for pod in placement.pods} == {placement.cluster}
         wanted = Counter({pod_set.name: pod_set.replicas for pod_set in workload.pod_sets})
         assert Counter(pod.pod_set for pod in placement.pods) == wanted
@@ -172,7 +173,8 @@ def _has_room(snapshot: Snapshot, workload: Workload) -> bool:
             for node in snapshot.nodes.values():
                 if node.cluster == cluster.id and node.is_schedulable and node.id not in excluded:
                     room[_box(snapshot, node.id, depth)] += _fits(pod_set, node, flavor)
-            if cluster.state is ClusterState.READY and any(pods >= pod_set.replicas for pods in room.values()):
+            is_open = cluster.state is ClusterState.READY and not cluster.drain + cluster.cordon
+            if is_open and any(pods >= pod_set.replicas for pods in room.values()):
                 return True
     return False
 

@@ -52,24 +52,31 @@ def pod_sets(draw: st.DrawFn, name: str) -> PodSet:
 
 @st.composite
 def fleets(draw: st.DrawFn, base: st.SearchStrategy[AWorld] | None = None) -> AWorld:
-    """One to three clusters of uneven racks, partly used by pods that are not ours."""
+    """One to three clusters of uneven racks, partly used by pods that are not ours, partly out of planning."""
     world = a_world() if base is None else draw(base)
     for number in range(draw(st.integers(1, 3))):
         state = draw(
             st.sampled_from((ClusterState.READY, ClusterState.READY, ClusterState.READY, ClusterState.SUSPECT))
         )
         levels = draw(st.sampled_from((("block", "rack", "host"), ("rack", "host"), ("host",))))
-        world.cluster(f"c{number}", levels, state=state)
+        out = draw(st.sampled_from(({}, {}, {}, {}, {"drain": "moving"}, {"cordon": "new switch"})))
+        world.cluster(f"c{number}", levels, state=state, **out)
         for node in range(draw(st.integers(1, 8))):
             labels = (f"b{draw(st.integers(0, 1))}", draw(st.sampled_from(("r0", "r1", ""))))
             owned = {draw(st.sampled_from(FLAVORS)): draw(st.sampled_from((4, 8)))}
             usable = {flavor: max(0, units - draw(st.integers(0, 3))) for flavor, units in owned.items()}
+            cordon = draw(st.sampled_from(("", "", "", "loud")))
+            is_cordoned = bool(cordon) and draw(st.booleans())
+            withheld = {flavor: draw(st.integers(0, owned[flavor] - usable[flavor])) for flavor in usable if cordon}
             world.node(
                 f"c{number}-n{node}",
                 labels[len(labels) - len(levels) + 1 :],
                 owned,
                 usable=usable,
-                is_schedulable=draw(st.sampled_from((True, True, True, False))),
+                is_schedulable=not is_cordoned and draw(st.sampled_from((True, True, True, False))),
+                is_cordoned=is_cordoned,
+                cordon=cordon,
+                withheld=withheld,
             )
     return world
 
