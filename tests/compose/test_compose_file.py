@@ -6,6 +6,7 @@ That they work is seen by `make compose-check`, which needs a container engine.
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +14,11 @@ from typing import Any
 
 import pytest
 import yaml
+from typer.main import get_command
 
 from agents.settings import AgentSettings
 from agents.simulated import worlds
+from controlplane.cli.main import app
 from controlplane.settings import Settings
 from tests.architecture.sources import ROOT
 from tests.architecture.test_agent_subset import COPIED_FILES, COPIED_FOLDERS
@@ -94,6 +97,19 @@ def test_each_process_of_the_plane_starts_a_module_that_is_there() -> None:
         command = SERVICES[name]["command"]
         if command[0] == "python":
             assert importlib.util.find_spec(command[2]), name
+
+
+def test_the_set_up_uses_commands_and_options_that_there_are() -> None:
+    script = SERVICES["setup"]["command"][-1].replace("$$", "$")
+    used = [line for line in re.split(r"[\n|]", script) if "muster " in f"{line.strip()} "[:7]]
+    assert len(used) == 3
+    for line in used:
+        command: Any = get_command(app)
+        words = shlex.split(line)[1:]
+        while words[0] in getattr(command, "commands", {}):
+            command = command.commands[words.pop(0)]
+        options = {name for parameter in command.params for name in parameter.opts}
+        assert {word for word in words if word.startswith("-") and word != "-"} <= options, line
 
 
 @pytest.mark.parametrize("cluster", AGENTS)
