@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,12 +20,20 @@ from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 SHELL_BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+README = ROOT / "README.md"
 SCRIPT_SECONDS = 120
+DAY_SECONDS = 280
 VALIDATED = re.compile(r"^helm install .*?(?<!\\)$", re.MULTILINE | re.DOTALL)
 
 
-def shell_blocks(page: Path) -> list[str]:
-    return SHELL_BLOCK.findall(page.read_text(encoding="utf-8"))
+def shell_blocks(page: Path, section: str = "") -> list[str]:
+    """The commands of a page, or of its section with that heading."""
+    text = page.read_text(encoding="utf-8")
+    if section:
+        _, heading, text = text.partition(f"\n## {section}\n")
+        assert heading, f"{page.name} has a section {section}"
+        text = text.partition("\n## ")[0]
+    return SHELL_BLOCK.findall(text)
 
 
 @contextmanager
@@ -50,20 +58,24 @@ def typed(script: str, folder: Path, environment: dict[str, str]) -> Iterator[su
         shell.wait(10)
 
 
+def clone(folder: Path) -> dict[str, str]:
+    """What a clone with its environment has, in this folder; returns the variables of a shell in it."""
+    for name in (".venv", "helm"):
+        (folder / name).symlink_to(ROOT / name)
+    return {
+        **{name: text for name, text in os.environ.items() if name not in {"DATABASE_URL", "REDIS_URL"}},
+        "MUSTER_HOME": str(folder / "home"),
+        "MUSTER_API_PORT": str(free_port()),
+        "MUSTER_AGENT_PORT": str(free_port()),
+    }
+
+
 @pytest.mark.timeout(240)
 def test_the_first_workload_of_the_readme_runs_as_it_is_written(kube_apart: KubeCluster, tmp_path: Path) -> None:
     kube = kube_apart
     kube.add_nodes(4, NodeShape(gpus=8))
-    for name in (".venv", "helm"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    environment = {
-        **{name: text for name, text in os.environ.items() if name not in {"DATABASE_URL", "REDIS_URL"}},
-        "MUSTER_HOME": str(tmp_path / "home"),
-        "MUSTER_API_PORT": str(free_port()),
-        "MUSTER_AGENT_PORT": str(free_port()),
-        "KUBECONFIG": str(kube.kubeconfig),
-    }
-    script = "\n".join(shell_blocks(ROOT / "README.md"))
+    environment = clone(tmp_path) | {"KUBECONFIG": str(kube.kubeconfig)}
+    script = "\n".join(shell_blocks(README, "Your first workload, on your own cluster"))
     try:
         with typed(script, tmp_path, environment) as shell:
             said = tmp_path / "said"
@@ -85,6 +97,28 @@ def test_the_first_workload_of_the_readme_runs_as_it_is_written(kube_apart: Kube
             env=environment, capture_output=True, text=True, check=False, timeout=30,
         )  # fmt: skip
         assert json.loads(listed.stdout)["healthy"] is True, listed.stdout
+    finally:
+        stop(Home.open(tmp_path / "home"))
+
+
+@pytest.mark.timeout(340)
+def test_the_first_day_of_a_platform_team_goes_as_the_readme_writes_it(
+    kube_pool: Callable[[int], list[KubeCluster]], tmp_path: Path
+) -> None:
+    environment = clone(tmp_path)
+    for name, kube in zip(("east", "west"), kube_pool(2), strict=True):
+        kube.add_nodes(2, NodeShape(gpus=8))
+        (tmp_path / f"{name}.kubeconfig").write_bytes(kube.kubeconfig.read_bytes())
+    script = "set -x\n" + "\n".join(shell_blocks(README, "A platform team's first day"))
+    try:
+        with typed(script, tmp_path, environment) as shell:
+            code = shell.wait(DAY_SECONDS)
+            words = (tmp_path / "said").read_text()
+        assert code == 0, words
+        why = words.partition("+ muster explain grasp\n")[2].partition("\n+ ")[0]
+        assert "nvidia-h100-80gb" in why, words
+        done = words.rpartition("+ muster audit list")[2]
+        assert all(action in done for action in ("cluster.drain", "node.cordon", "token.revoke")), words
     finally:
         stop(Home.open(tmp_path / "home"))
 
