@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from controlplane.contract.rest.workloads import WorkloadDocument
 from controlplane.core.facts.tenancy import Binding, Principal, Role
 from controlplane.services import applying, queues
 from controlplane.services.applying import Sent
@@ -45,7 +46,8 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 
 def submitted(uow: UnitOfWork) -> Submitted:
     document, manifest = document_from(workload(pod_set={"replicas": 1}))
-    return submit(uow, ADMIN, Submission(document, manifest), lambda: str(uuid.uuid4()))  # type: ignore[arg-type]
+    assert isinstance(document, WorkloadDocument)
+    return submit(uow, ADMIN, Submission(document, manifest), lambda: str(uuid.uuid4()))
 
 
 def with_a_queue_below(uow: UnitOfWork) -> None:
