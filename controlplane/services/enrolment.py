@@ -69,7 +69,7 @@ def issue_token(
         action="cluster.issue-token",
         object_kind="cluster",
         object_id=str(cluster),
-        facts={"token": number, "expires_at": expires_at.isoformat(), "auto_accept": auto_accept},
+        facts={"name": fact.name, "token": number, "expires_at": expires_at.isoformat(), "auto_accept": auto_accept},
         request_id=request_id,
     )
     return IssuedToken(token, expires_at)
@@ -115,7 +115,8 @@ def accept(uow: UnitOfWork, cluster: ClusterId, actor: str, request_id: str = ""
 
 def revoke(uow: UnitOfWork, cluster: ClusterId, actor: str, request_id: str = "") -> int:
     """Ban every key of a Cluster, its Session and its open tokens; the next request is refused. Pods run on."""
-    if uow.fleet.lock_cluster(cluster) is None:
+    fact = uow.fleet.lock_cluster(cluster)
+    if fact is None:
         raise NotFound("there is no such cluster")
     banned = uow.agents.ban_keys(cluster)
     uow.agents.end_sessions(cluster)
@@ -125,7 +126,7 @@ def revoke(uow: UnitOfWork, cluster: ClusterId, actor: str, request_id: str = ""
         action="cluster.revoke",
         object_kind="cluster",
         object_id=str(cluster),
-        facts={"keys": banned, "tokens": revoked},
+        facts={"name": fact.name, "keys": banned, "tokens": revoked},
         request_id=request_id,
     )
     return banned

@@ -77,6 +77,15 @@ def test_a_cordoned_device_is_one_unit_less_of_its_node(admin: httpx.Client) -> 
 
 
 @pytest.mark.usefixtures("eu")
+def test_an_agent_is_accepted_and_banned_only_by_who_saw_what_stands(admin: httpx.Client) -> None:
+    for verb in ("accept", "revoke"):
+        path, seen = f"/api/v1/clusters/eu/{verb}", admin.get(EU).headers["ETag"]
+        assert problem(admin.post(path, headers={"If-Match": '"0"'})) == (412, "precondition-failed")
+        answer = admin.post(path, headers={"If-Match": seen})
+        assert (answer.status_code, answer.headers["ETag"]) == (200, admin.get(EU).headers["ETag"])
+
+
+@pytest.mark.usefixtures("eu")
 def test_who_saw_another_state_is_told_so_and_changes_nothing(admin: httpx.Client) -> None:
     for thing in things(admin):
         seen = admin.get(thing).headers["ETag"]

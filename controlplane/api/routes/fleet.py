@@ -10,7 +10,7 @@ from controlplane.api.auth import Calling, container_of
 from controlplane.api.bodies import SentBody
 from controlplane.api.openapi import takes
 from controlplane.api.parameters import IDEMPOTENCY_KEY, DeviceQuery, FleetQuery, IdempotencyKey
-from controlplane.api.preconditions import mark
+from controlplane.api.preconditions import Stated, mark
 from controlplane.api.routes.workloads import replayable
 from controlplane.contract.rest.common import Page
 from controlplane.contract.rest.fleet import (
@@ -30,6 +30,7 @@ from controlplane.services.authz import Action, Caller, require
 from controlplane.services.errors import NotFound
 from controlplane.services.idempotency import Answer, carry_out, once
 from controlplane.services.ports.unit_of_work import UnitOfWork, run
+from controlplane.services.preconditions import UNCONDITIONAL, Expected
 from controlplane.services.validation import parsed
 
 router = APIRouter(prefix="/api/v1", tags=["fleet"])
@@ -86,25 +87,29 @@ def issue_token(request: Request, name: str, caller: Calling, body: SentBody, _k
 
 
 @router.post("/clusters/{name}/accept")
-def accept_cluster(request: Request, name: str, caller: Calling) -> ClusterView:
+def accept_cluster(request: Request, name: str, caller: Calling, expected: Stated, response: Response) -> ClusterView:
     """An admin's word that an enrolled Cluster may take work. Twice is once."""
 
-    def work(uow: UnitOfWork) -> ClusterView:
-        enrolment.accept(uow, _cluster(uow, caller, name), caller.principal.actor, caller.request_id)
-        return queries.cluster(uow, caller.principal, name)
+    def work(uow: UnitOfWork) -> tuple[ClusterView, str]:
+        enrolment.accept(uow, _cluster(uow, caller, name, expected), caller.principal.actor, caller.request_id)
+        return fleet_queries.cluster(uow, caller.principal, name)
 
-    return run(container_of(request).uow_factory, work)
+    view, tag = run(container_of(request).uow_factory, work)
+    mark(response, tag)
+    return view
 
 
 @router.post("/clusters/{name}/revoke")
-def revoke_cluster(request: Request, name: str, caller: Calling) -> ClusterView:
+def revoke_cluster(request: Request, name: str, caller: Calling, expected: Stated, response: Response) -> ClusterView:
     """Ban the keys, Session and open tokens of a Cluster's agent; what runs there runs on."""
 
-    def work(uow: UnitOfWork) -> ClusterView:
-        enrolment.revoke(uow, _cluster(uow, caller, name), caller.principal.actor, caller.request_id)
-        return queries.cluster(uow, caller.principal, name)
+    def work(uow: UnitOfWork) -> tuple[ClusterView, str]:
+        enrolment.revoke(uow, _cluster(uow, caller, name, expected), caller.principal.actor, caller.request_id)
+        return fleet_queries.cluster(uow, caller.principal, name)
 
-    return run(container_of(request).uow_factory, work)
+    view, tag = run(container_of(request).uow_factory, work)
+    mark(response, tag)
+    return view
 
 
 @router.get("/nodes")
@@ -133,11 +138,15 @@ def list_devices(request: Request, caller: Calling, asked: Annotated[DeviceQuery
         return queries.devices(uow, caller.principal, wanted, asked.paging)
 
 
-def _cluster(uow: UnitOfWork, caller: Caller, name: str) -> ClusterId:
+def _cluster(uow: UnitOfWork, caller: Caller, name: str, expected: Expected = UNCONDITIONAL) -> ClusterId:
+    """The Cluster that an admin speaks of; locked where something is expected of it."""
     require(caller.principal, Action.CLUSTER_WRITE)
     found = uow.fleet.cluster_named(name)
+    if found is not None and expected:
+        found = uow.fleet.lock_cluster(found.id)
     if found is None:
         raise NotFound(f"there is no cluster {name}")
+    expected.check(str(found.version), f"cluster {name}")
     return found.id
 
 
