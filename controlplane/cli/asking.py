@@ -1,7 +1,9 @@
 """What commands share: options, names that a shell can complete, a client made when it is first needed, questions."""
 
+import re
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -35,6 +37,8 @@ QueueOption = Annotated[
 ClusterOption = Annotated[str | None, typer.Option(help="Only this cluster.", autocompletion=names("cluster"))]
 FlavorOption = Annotated[str | None, typer.Option(help="Only this Flavor.", autocompletion=names("flavor"))]
 
+_AGO = re.compile(r"(\d{1,6})([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _clients: list["Client"] = []
 
 
@@ -76,6 +80,14 @@ def pairs_of(given: list[str] | None, option: str) -> dict[str, str]:
             raise CommandError(f"{option} {text}: it is written key=value", Exit.WRONG_INPUT)
         found[key] = value
     return found
+
+
+def moment_of(text: str | None) -> str | None:
+    """A moment as the plane reads it; "2h" is two hours ago."""
+    ago = _AGO.fullmatch(text or "")
+    if not ago:
+        return text
+    return (datetime.now(UTC) - timedelta(seconds=int(ago[1]) * _SECONDS[ago[2]])).isoformat()
 
 
 def number_of(text: str, what: str) -> int:

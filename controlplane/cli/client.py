@@ -4,6 +4,7 @@ A token is never shown. Plain HTTP goes to this machine only. What the plane ref
 what to do about it.
 """
 
+import re
 import ssl
 import time
 import uuid
@@ -34,6 +35,13 @@ _HINTS = {
     403: "`muster whoami` says which roles you have",
     412: "somebody changed it since you looked; look again, then repeat the command",
     429: "wait a moment, then repeat the command",
+}
+
+_MISSING = re.compile(r"(?:there is no|no such) (\w+)")
+_WAYS = {
+    "workload": "`muster list --all` shows those that you may see",
+    "queue": "`muster queue list` shows those that you may see",
+    **{noun: f"`muster {noun} list` shows them" for noun in ("cluster", "device", "cycle", "token", "binding")},
 }
 
 
@@ -172,7 +180,10 @@ def refusal(answer: httpx.Response) -> CommandError:
     if not isinstance(body, dict):
         return CommandError(f"the plane answered {answer.status_code}, and not as a plane does", code)
     slug = str(body.get("type", "")).rpartition("/")[2]
-    return CommandError(_problem(body, slug), code, slug, _HINTS.get(answer.status_code, ""))
+    words = _problem(body, slug)
+    missing = _MISSING.match(words)
+    hint = _WAYS.get(missing[1], "") if missing else _HINTS.get(answer.status_code, "")
+    return CommandError(words, code, slug, hint)
 
 
 def _is_about_certificates(error: Exception) -> bool:

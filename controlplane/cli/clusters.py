@@ -127,7 +127,7 @@ def drain_cluster(
     found = client().post(f"/clusters/{name}/drain", {"reason": reason, "deadline": deadline})
     drain = found.get("drain") or {}
     left = drain.get("attemptsLeft", 0)
-    told = f"{name} takes no new work; what still runs is stopped {until(drain.get('deadlineAt'))} ({left} live now)"
+    told = f"{name} takes no new work; what still runs is stopped {_due(drain)} ({left} live)"
     render.show(found, output, lambda: print(told))
 
 
@@ -182,6 +182,12 @@ def _lasting(cordon: Json | None) -> str:
     return f"; that ends {until(cordon['until'])}" if cordon and cordon.get("until") else ""
 
 
+def _due(drain: Json) -> str:
+    """When what still runs is stopped."""
+    moment = drain.get("deadlineAt")
+    return until(moment) if moment and render.seconds_since(moment) < 0 else "now"
+
+
 def cordoned(cordon: Json | None) -> str:
     """Why, by whom and for how long something is out of planning; "" where it is not."""
     if not cordon:
@@ -198,7 +204,7 @@ def _state(each: Json) -> str:
 
 def _show(found: Json) -> None:
     drain = found.get("drain")
-    ending = drain and f"the deadline is {until(drain['deadlineAt'])}, {counted(drain['attemptsLeft'], 'attempt')} left"
+    ending = drain and f"what still runs is stopped {_due(drain)}, {counted(drain['attemptsLeft'], 'attempt')} left"
     render.pairs(
         [
             ("Name", found["name"]), ("Pool", found["pool"]), ("State", found["state"]),

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from controlplane.cli import render
-from controlplane.cli.asking import FlavorOption, LimitOption, OutputOption, QueueOption, client, number_of
+from controlplane.cli.asking import FlavorOption, LimitOption, OutputOption, QueueOption, client, moment_of, number_of
 from controlplane.cli.completing import names
 from controlplane.cli.errors import Exit
 from controlplane.cli.render import Json, Output, age, ago, counted
@@ -70,17 +70,19 @@ def list_transfers(
         render.listed(found, output, [], "no transfer is like that", _number)
 
 
-@command(audits, "list", "muster audit list --limit 5", "muster audit list --kind cluster -o json")
+@command(audits, "list", "muster audit list --limit 5", "muster audit list --kind cluster --since 1d -o json")
 def list_audit(
     kind: Annotated[str | None, typer.Option(help="workload, attempt, cluster, queue …")] = None,
     object_id: Annotated[str | None, typer.Option("--object", help="Its id.")] = None,
     actor: Annotated[str | None, typer.Option(help="Who, as in person:ada.")] = None,
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="Not before, as in 2026-11-30T12:00:00Z.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Since 2h ago, or since 2026-11-30T12:00:00Z.")
+    ] = None,
     limit: LimitOption = 50,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List who did what, youngest first."""
-    query = {"kind": kind, "object": object_id, "actor": actor, "since": since}
+    query = {"kind": kind, "object": object_id, "actor": actor, "since": moment_of(since)}
     found = list(client().items("/audit", query, limit))
     render.listed(found, output, _AUDIT_COLUMNS, "nothing like that was done", _number)
 

@@ -29,7 +29,7 @@ _ENDS = {
 
 def waiting(found: Json) -> str:
     """Why it waits, and until when where that is known."""
-    reasons = [clean(each["sentence"]) for each in found["reasons"]]
+    reasons = [_sentence(each["sentence"]) for each in found["reasons"]]
     more = len(reasons) - SENTENCES_MAX
     said = [f"{found['name']} waits in {found['queue']}.", *reasons[:SENTENCES_MAX]]
     if more > 0:
@@ -64,7 +64,7 @@ def ending(attempt: Json) -> str:
     words = _ENDS.get(attempt["outcome"], str(attempt["outcome"]))
     if attempt["outcome"] == "failed" and attempt["verdict"] == "infrastructure":
         words = "ended because of its machines, which does not count against it"
-    why = f" {clean(attempt['reason']['sentence'])}" if attempt["reason"] else ""
+    why = f" {_sentence(attempt['reason']['sentence'])}" if attempt["reason"] else ""
     return f"attempt {attempt['attempt']} {words}.{why}"
 
 
@@ -109,6 +109,12 @@ def last_words(attempt: Json) -> Iterator[str]:
         yield f"  Rank {each['rank']} on {each['node'] or '?'} ({each['state']}{code}) {verb}:"
         for line in clean(each["text"]).splitlines():
             yield f"    | {line}"
+
+
+def _sentence(text: str) -> str:
+    """With its full stop: words of people and clusters at its end have none."""
+    said = clean(text).rstrip()
+    return said if said.endswith((".", "!", "?")) else f"{said}."
 
 
 def _headline(attempt: Json) -> str:

@@ -6,7 +6,16 @@ from typing import Annotated
 import typer
 
 from controlplane.cli import render, story
-from controlplane.cli.asking import ClusterOption, LabelOption, OutputOption, QueueOption, Reference, client, pairs_of
+from controlplane.cli.asking import (
+    ClusterOption,
+    LabelOption,
+    OutputOption,
+    QueueOption,
+    Reference,
+    client,
+    moment_of,
+    pairs_of,
+)
 from controlplane.cli.building import Asked, priority
 from controlplane.cli.completing import names
 from controlplane.cli.errors import CommandError, Exit
@@ -75,7 +84,13 @@ def submit(  # noqa: PLR0917 - options of a command are its arguments
     render.show(made, output, lambda: print(told))
 
 
-@command(app, "list", "muster list", "muster list --queue lab --state pending,running -o name", "muster list --all")
+@command(
+    app,
+    "list",
+    "muster list",
+    "muster list --queue lab --state pending,running -o name",
+    "muster list --all --submitted-after 2h",
+)
 def list_workloads(  # noqa: PLR0917 - filters of a list are its options
     queue: QueueOption = None,
     state: Annotated[str | None, typer.Option(help="One or more states, with commas.")] = None,
@@ -84,7 +99,7 @@ def list_workloads(  # noqa: PLR0917 - filters of a list are its options
     cluster: ClusterOption = None,
     label: LabelOption = None,
     submitted_after: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Submitted since then, as in 2026-11-30T12:00:00Z.")
+        str | None, typer.Option(metavar="TIME", help="Submitted since 2h ago, or since 2026-11-30T12:00:00Z.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", "-a", help="Also what has ended.")] = False,
     limit: Annotated[int, typer.Option(min=0, help="At most so many; 0: all.")] = 0,
@@ -95,7 +110,7 @@ def list_workloads(  # noqa: PLR0917 - filters of a list are its options
     states = state or (None if every else story.LIVE)
     query = {
         "queue": queue, "state": states, "owner": owner, "name": name, "cluster": cluster, "label": label,
-        "submittedAfter": submitted_after,
+        "submittedAfter": moment_of(submitted_after),
     }  # fmt: skip
     found = list(client().items("/workloads", query, limit))
     ended = "" if every or state else "; --all shows also what has ended"

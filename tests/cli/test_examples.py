@@ -1,7 +1,8 @@
 """Every example of every help text, typed as it stands there, against a whole plane with a simulated cluster.
 
 They are told in one order, since one makes what the next one shows. `until` marks a line that is repeated until it ends
-well, because a process in between takes its time; what stands behind `then` is no example but joins two of them.
+well, because a process in between takes its time; what stands behind `then` is no example but joins two of them, and is
+repeated until it has said what stands behind `~` (with `!`: until it was refused in these words).
 """
 
 import os
@@ -99,8 +100,10 @@ muster explain sweep
 muster watch --timeout 1
 muster watch sweep --timeout 120
 then muster submit -f long.yaml
+then muster describe train-2 ~ kubectl --context home -n vision logs
+then muster cluster remove home --yes ~! 1 live attempt, 16 devices in use
 muster cancel train-2
-muster list --all
+muster list --all --submitted-after 2h
 muster events --after 0 --limit 3
 muster events --kind cluster --after 0 --limit 1 -o json
 
@@ -111,7 +114,7 @@ muster ledger accounts --queue lab
 muster ledger transfers --queue lab --limit 5
 muster ledger transfers --workload sweep
 muster audit list --limit 5
-muster audit list --kind cluster -o json
+muster audit list --kind cluster --since 1d -o json
 muster doctor
 
 muster token create ada --queue lab/vision --expires-in 30d --token-file ada.token
@@ -195,6 +198,19 @@ def test_every_command_has_examples_and_they_are_of_that_command() -> None:
         assert all(re.search(rf"(^| )muster {words}( |$)", line) for line in lines), (words, lines)
 
 
+def test_every_command_that_answers_writes_in_every_form() -> None:
+    silent = {"up", "down", "logs", "demo", "completion"}
+
+    def look(command: object, words: str) -> None:
+        for name, child in getattr(command, "commands", {}).items():
+            look(child, f"{words} {name}".strip())
+        if isinstance(command, WithExamples):
+            has_form = any("--output" in parameter.opts for parameter in command.params)
+            assert has_form is (words not in silent), f"muster {words}"
+
+    look(get_command(app), "")
+
+
 def test_the_table_says_of_each_command_what_its_help_says() -> None:
     commands = getattr(get_command(app), "commands", {})
     assert [name for _, name, _, _ in COMMANDS] == list(commands)
@@ -230,15 +246,17 @@ def test_every_example_runs_as_it_is_written(tmp_path: Path, monkeypatch: pytest
 
 def _typed(muster: Muster, line: str) -> None:
     repeated, line = line.startswith("until "), line.removeprefix("until ").removeprefix("then ")
+    line, _, wanted = line.partition(" ~")
+    code = 4 if wanted.startswith("!") else 0
     before, _, words = line.partition("muster ")
     told = dict(each.split("=") for each in before.split())
     ran: list[Ran] = []
 
     def ends_well() -> bool:
         ran.append(muster(words, **told))
-        return ran[-1].code == 0
+        return ran[-1].code == code and wanted.lstrip("! ") in ran[-1].out + ran[-1].err
 
-    if repeated:
+    if repeated or wanted:
         eventually(ends_well, within=LINE_SECONDS, what=line, pause=0.2)
     else:
         assert ends_well(), f"{line}\n{ran[-1].out}\n{ran[-1].err}"
