@@ -21,7 +21,7 @@ def settle_transactions(url: str) -> int:
     """Let no row be written by a transaction that is still to come; returns how many were. Twice is once."""
     engine = create_engine(driver_url(url), poolclass=NullPool, connect_args={"application_name": "muster-restored"})
     with engine.begin() as connection:
-        return sum(_settle(connection, *column) for column in connection.execute(COLUMNS).tuples().all())
+        return sum(_settle(connection, row.table_name, row.column_name) for row in connection.execute(COLUMNS).all())
 
 
 def _settle(connection: Connection, table: str, column: str) -> int:
