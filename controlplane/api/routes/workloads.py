@@ -13,7 +13,7 @@ from controlplane.api.bodies import SentBody
 from controlplane.api.openapi import takes
 from controlplane.api.parameters import IDEMPOTENCY_KEY, IdempotencyKey, WorkloadQuery
 from controlplane.api.preconditions import Demanded, Stated, mark
-from controlplane.contract.rest.common import Page
+from controlplane.contract.rest.common import Page, is_label
 from controlplane.contract.rest.documents import JOB_SCHEMA
 from controlplane.contract.rest.workloads import (
     Explanation,
@@ -150,6 +150,6 @@ def _states(text: str | None) -> tuple[str, ...]:
 def label_pairs(given: list[str]) -> tuple[tuple[str, str], ...]:
     """A label filter; raises Malformed."""
     pairs = [text.partition("=") for text in given]
-    if not all(equals and len(key) <= 316 and len(value) <= 63 for key, equals, value in pairs):
-        raise Malformed("a label filter is written key=value", slug="invalid-filter")
+    if not all(equals and is_label(key, value) for key, equals, value in pairs):
+        raise Malformed("a label filter is written key=value, both as in a label: no pattern", slug="invalid-filter")
     return tuple((key, value) for key, _, value in pairs)

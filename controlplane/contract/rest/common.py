@@ -75,9 +75,14 @@ def _flavor_name(text: str) -> str:
     return text
 
 
+def is_label(key: str, value: str) -> bool:
+    """Whether Kubernetes would take it for a label."""
+    return _LABEL_KEY.fullmatch(key) is not None and _LABEL_VALUE.fullmatch(value) is not None
+
+
 def _labels(labels: Mapping[str, str]) -> Mapping[str, str]:
     for key, value in labels.items():
-        if _LABEL_KEY.fullmatch(key) is None or _LABEL_VALUE.fullmatch(value) is None:
+        if not is_label(key, value):
             raise refusal("invalid-label", f"{key!r}: {value!r} is no Kubernetes label")
         if key.startswith(OUR_PREFIX):
             raise refusal("reserved-metadata", f"labels under {OUR_PREFIX} are the plane's own; {key} is not for users")
