@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from controlplane.services.ports.unit_of_work import UnitOfWork, run
 from controlplane.services.preconditions import Expected
 from controlplane.services.submission import Submission, Submitted, submit
 from tests.api.bodies import workload
-from tests.services.planes import Plane
+from tests.services.planes import H100, Plane
 from tests.support.databases import Database
 from tests.support.waiting import eventually
 
@@ -51,8 +52,7 @@ def submitted(uow: UnitOfWork) -> Submitted:
 
 
 def with_a_queue_below(uow: UnitOfWork) -> None:
-    child: Any = {"apiVersion": "muster.dev/v1", "kind": "Queue", "metadata": {"name": "research/nlp/below"}}
-    applying.apply(uow, ADMIN, [Sent(*document_from(child))], str)
+    applied(uow, (queue("research/nlp/below", 1),))
 
 
 def deleted(uow: UnitOfWork) -> None:
@@ -108,3 +108,41 @@ def waits_for_a_lock(plane: Plane, late: Future[Any]) -> None:
     blocked = "SELECT FROM pg_locks WHERE NOT granted AND locktype IN ('transactionid', 'tuple')"
     eventually(lambda: late.done() or plane.rows(blocked), within=20, what="the second to wait for the first")
     assert not late.done(), "it did not wait"
+
+
+def test_a_tree_that_changes_under_planners_and_submitters_keeps_its_books(
+    plane: Plane, threads: ThreadPoolExecutor
+) -> None:
+    def edits() -> None:
+        for turn in range(12):
+            both = (queue("research/nlp", 8 + turn), queue("research/new", 1))
+            run(plane.uow, partial(applied, documents=both))
+            run(plane.uow, lambda uow: applying.delete(uow, ADMIN, "Queue", "research/new", ANY))
+
+    def plans() -> None:
+        for turn in range(12):
+            plane.workload(f"work-{turn}", leaf, pods=1)
+            planner.step()
+
+    leaf = plane.rows("SELECT id FROM queue WHERE path = 'research/nlp'")[0].id
+    planner = plane.planner()
+    for each in [threads.submit(edits), threads.submit(plans)]:
+        each.result(timeout=60)
+    planner.take()  # its lease may have run out meanwhile
+    planner.step()
+    [charged] = plane.rows(
+        "SELECT pending + posted AS used,"
+        " (SELECT coalesce(sum(amount), 0) FROM reservation WHERE state = 'held') AS held"
+        " FROM account WHERE queue_id = :leaf",
+        leaf=leaf,
+    )
+    assert charged.used == charged.held > 0
+
+
+def applied(uow: UnitOfWork, documents: tuple[dict[str, Any], ...]) -> None:
+    applying.apply(uow, ADMIN, [Sent(*document_from(each)) for each in documents], str)
+
+
+def queue(path: str, nominal: int) -> dict[str, Any]:
+    spec = {"namespace": "team", "quotas": [{"flavor": H100, "nominal": nominal}]}
+    return {"apiVersion": "muster.dev/v1", "kind": "Queue", "metadata": {"name": path}, "spec": spec}
