@@ -114,13 +114,13 @@ def test_a_tree_that_changes_under_planners_and_submitters_keeps_its_books(
     plane: Plane, threads: ThreadPoolExecutor
 ) -> None:
     def edits() -> None:
-        for turn in range(12):
+        for turn in range(6):
             both = (queue("research/nlp", 8 + turn), queue("research/new", 1))
             run(plane.uow, partial(applied, documents=both))
             run(plane.uow, lambda uow: applying.delete(uow, ADMIN, "Queue", "research/new", ANY))
 
     def plans() -> None:
-        for turn in range(12):
+        for turn in range(6):
             plane.workload(f"work-{turn}", leaf, pods=1)
             planner.step()
 
