@@ -46,6 +46,19 @@ def test_status_shows_each_process_and_why_it_started_again(home: Home, plane: s
     assert [each["name"] for each in told["processes"]] == ["postgres", "valkey", "steady", "short"]
 
 
+def test_a_second_plane_is_refused_in_one_way(home: Home, plane: subprocess.Popen[str]) -> None:
+    ready(home)
+    for line in (["up"], ["up", "--detach"]):
+        refused = muster(home, *line)
+        assert refused.exit_code == 4
+        assert refused.output.startswith(f"muster: a plane runs in {home.path} already: `muster status` shows it")
+
+
+def test_names_of_processes_are_for_scripts(home: Home, plane: subprocess.Popen[str]) -> None:
+    ready(home)
+    assert muster(home, "status", "-o", "name").output.split() == ["postgres", "valkey", "steady", "short"]
+
+
 def test_logs_show_one_process_or_all(home: Home, plane: subprocess.Popen[str]) -> None:
     eventually(lambda: muster(home, "logs", "short").output.startswith("began"), within=30)
     everything = muster(home, "logs").output
