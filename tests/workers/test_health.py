@@ -39,14 +39,18 @@ def asked(port: int, path: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("role", ["worker", "planner", "beat"])
-def test_a_process_that_reaches_the_database_is_alive_and_ready(role: str, database: Database, tmp_path: Path) -> None:
+def test_a_process_that_reaches_the_database_is_alive_and_ready_and_ends_well_within_its_pods_grace(
+    role: str, database: Database, valkey: str, tmp_path: Path
+) -> None:
     port = free_port()
-    with workers(database, NOBODY, tmp_path, health_port=str(port), health_host=HOST) as started:
-        started.start(role)
+    with workers(database, valkey, tmp_path, health_port=str(port), health_host=HOST) as started:
+        process = started.start(role)
         eventually(lambda: asked(port, "/readyz") == (200, "ok\n"), within=START_SECONDS, what=f"a ready {role}")
         assert asked(port, "/livez") == (200, "ok\n")
         assert "muster_due_rows_swept_total" in asked(port, "/metrics")[1]
         assert asked(port, "/anything")[0] == 404
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(POD_GRACE_SECONDS - 5) == 0, started.log()
 
 
 def test_without_its_database_a_process_is_alive_and_not_ready(database: Database, tmp_path: Path) -> None:
@@ -79,15 +83,3 @@ def test_a_planner_that_does_not_plan_is_not_alive(container: Container) -> None
 def test_without_a_port_nobody_listens(container: Container) -> None:
     with health.answering(HOST, 0, Sweeper(container, "one", "worker"), silent_seconds_max=15) as port:
         assert port == 0
-
-
-@pytest.mark.parametrize("role", ["worker", "planner", "beat"])
-def test_a_process_that_is_asked_to_end_ends_well_within_the_grace_of_its_pod(
-    role: str, database: Database, valkey: str, tmp_path: Path
-) -> None:
-    port = free_port()
-    with workers(database, valkey, tmp_path, health_port=str(port)) as started:
-        process = started.start(role)
-        eventually(lambda: asked(port, "/readyz")[0] == 200, within=START_SECONDS, what=f"a ready {role}")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(POD_GRACE_SECONDS - 5) == 0, started.log()
