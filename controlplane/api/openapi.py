@@ -121,7 +121,7 @@ def _needs(dependant: Dependant, wanted: Callable[..., object]) -> bool:
 def _sent(document: Schema) -> Schema:
     """The schemas of bodies that this document names, and of what is in them."""
     models = [(model, "validation") for name, model in _models.items() if _mentions(document, _ref(name))]
-    _, found = models_json_schema([*models, (Problem, "validation")], ref_template=_COMPONENT)  # type: ignore[list-item]
+    _, found = models_json_schema([*models, (Problem, "validation")], ref_template=_COMPONENT)  # type: ignore[list-item]  # its mode is a Literal
     others = {name: schema for name, schema in _schemas.items() if _mentions(document, _ref(name))}
     return {**found["$defs"], **others}
 

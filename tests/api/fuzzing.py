@@ -28,7 +28,7 @@ STEADY = settings(
 Case = Any  # schemathesis types its cases by what the document says
 
 
-def cases_of(operation: Any, check: Callable[[Case], None], seed_values: Mapping[str, str]) -> None:  # noqa: ANN401
+def cases_of(operation: Any, check: Callable[[Case], None], seed_values: Mapping[str, str]) -> None:  # noqa: ANN401 - anything that JSON can be
     """Call `check` with cases that the operation's schema allows, then with cases that it forbids.
 
     Every other case names things that exist, by `seed_values` (path parameter: value), so that not all end at a 404.
@@ -117,7 +117,7 @@ def spoilt(draw: st.DrawFn, sound: list[Any]) -> bytes:
     return json.dumps(value).encode()
 
 
-def _places(value: Any) -> list[tuple[Any, Any]]:  # noqa: ANN401
+def _places(value: Any) -> list[tuple[Any, Any]]:  # noqa: ANN401 - anything that JSON can be
     """Every (container, key) in it; the value itself stands in a list, so there is always one."""
     found: list[tuple[Any, Any]] = []
     stack: list[Any] = [value]
