@@ -6,15 +6,18 @@ work to end, as long as one worker or planner is.
 """
 
 import contextlib
+import logging
 import os
 import signal
 import socket
 import sys
 import uuid
+import warnings
 from collections.abc import Iterator
 
 import structlog
 from celery import Celery, beat
+from celery.exceptions import SecurityWarning
 from prometheus_client import start_http_server
 
 from controlplane import telemetry
@@ -42,8 +45,10 @@ def process_name(role: str) -> str:
 
 def _celery_worker(app: Celery, name: str, queues: str, concurrency: int) -> None:
     pool = "solo" if concurrency == 1 else "threads"
+    # Its advice is about pickled messages, and none is taken here; an embedded plane may well be root's.
+    warnings.filterwarnings("ignore", category=SecurityWarning)
     app.worker_main(
-        ["worker", "-Q", queues, "-n", f"{name}@muster", "-c", str(concurrency), "-P", pool,
+        ["--quiet", "worker", "-Q", queues, "-n", f"{name}@muster", "-c", str(concurrency), "-P", pool,
          "--without-gossip", "--without-mingle", "--loglevel", "WARNING"]
     )  # fmt: skip
 
@@ -106,6 +111,7 @@ def serve_metrics(port: int) -> None:
 
 def run_beat(container: Container) -> None:
     """Send each periodic job on time; its memory is the table, so nothing is lost when it dies."""
+    logging.getLogger("celery.beat").setLevel(logging.WARNING)  # a line for each message would drown all others
     app = make_app(container.settings.redis_url.get_secret_value(), worker_queue=PERIODIC_QUEUE)
     app.conf.beat_schedule = {
         job.name: {
