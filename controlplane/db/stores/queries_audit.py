@@ -29,25 +29,31 @@ NAMED = """
 IN_SIGHT = """EXISTS (SELECT FROM unnest(CAST(:paths AS text[])) AS seen (path)
     WHERE told.path = seen.path OR starts_with(told.path, seen.path || '/'))"""
 
-_AUDIT = text(f"""
-    SELECT audit.*, told.path, told.name FROM audit {NAMED}
-    WHERE (CAST(:paths AS text[]) IS NULL OR {IN_SIGHT})
-        AND (CAST(:object_kind AS text) IS NULL OR audit.object_kind = :object_kind)
+_ASKED = """(CAST(:object_kind AS text) IS NULL OR audit.object_kind = :object_kind)
         AND (CAST(:object_id AS text) IS NULL OR audit.object_id = :object_id)
         AND (CAST(:actor AS text) IS NULL OR audit.actor = :actor)
         AND (CAST(:since AS timestamptz) IS NULL OR audit.at >= :since)
-        AND (CAST(:before AS bigint) IS NULL OR audit.id < :before)
+        AND (CAST(:before AS bigint) IS NULL OR audit.id < :before)"""
+
+# Names are looked up for the rows of the page alone; what somebody may see of a part needs them before.
+_OF_ALL = text(f"""
+    WITH page AS MATERIALIZED (SELECT * FROM audit WHERE {_ASKED} ORDER BY audit.id DESC LIMIT :limit)
+    SELECT audit.*, told.path, told.name FROM page AS audit {NAMED} ORDER BY audit.id DESC""")
+_OF_SOME = text(f"""
+    SELECT audit.*, told.path, told.name FROM audit {NAMED} WHERE {IN_SIGHT} AND {_ASKED}
     ORDER BY audit.id DESC LIMIT :limit""")
 
 
 def audit(session: Session, scope: Scope, wanted: AuditFilter, before: int | None, limit: int) -> PageOf[AuditView]:
     """Youngest first; of a scope with paths, what belongs to the Queues there."""
-    given = {
-        "paths": None if scope.paths is None else list(scope.paths), "object_kind": wanted.object_kind,
-        "object_id": wanted.object_id, "actor": wanted.actor, "since": wanted.since, "before": before,
-        "limit": limit + 1,
+    given: dict[str, object] = {
+        "object_kind": wanted.object_kind, "object_id": wanted.object_id, "actor": wanted.actor,
+        "since": wanted.since, "before": before, "limit": limit + 1,
     }  # fmt: skip
-    rows = session.execute(_AUDIT, given).all()
+    if scope.paths is None:
+        rows = session.execute(_OF_ALL, given).all()
+    else:
+        rows = session.execute(_OF_SOME, {**given, "paths": list(scope.paths)}).all()
     items = [_audit(row) for row in rows[:limit]]
     return PageOf(items, (str(items[-1].id),) if len(rows) > limit else None)
 
