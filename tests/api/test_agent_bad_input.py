@@ -180,6 +180,14 @@ def test_a_report_of_what_is_not_the_agents_is_answered_one_by_one_and_the_rest_
     assert {row.state for row in plane.rows("SELECT state FROM attempt")} == {"starting"}, "what was right was taken"
 
 
+def test_a_report_that_is_none_is_refused_by_the_place_of_its_mistake(agent: HttpAgent) -> None:
+    body = agent.request(inventory=agent.delta(node("n1"))).model_dump(mode="json")
+    body["inventory"]["nodes"][0]["devices"][0]["slots_total"] = -1
+    problem = assert_problem(agent.post(SYNC, json.dumps(body).encode(), se=agent.epoch, seq=agent.seq), 422, "invalid")
+    assert problem["errors"][0]["pointer"] == "/inventory/nodes/0/devices/0/slots_total"
+    assert problem["detail"].startswith("slots_total: ")
+
+
 def test_a_report_of_fifty_thousand_nodes_is_refused_whole(agent: HttpAgent) -> None:
     uids = [f"uid-{number}" for number in range(50_000)]
     delta = InventoryDelta.model_construct(revision=9, whole=True, uids=uids, nodes=[], removed=[])

@@ -30,7 +30,7 @@ from controlplane.contract.agent.sync import SyncReply, SyncRequest
 from controlplane.core.facts.collisions import Collision, Unavailable
 from controlplane.services import enrolment, fleet, sync
 from controlplane.services.enrolment import EnrolTools
-from controlplane.services.errors import Invalid, Malformed, ServiceError, TooLarge, Unauthenticated
+from controlplane.services.errors import Fault, Invalid, Malformed, ServiceError, TooLarge, Unauthenticated
 from controlplane.services.ports.unit_of_work import UnitOfWorkFactory, run
 from controlplane.services.ports.waking import Waker
 from controlplane.services.signing import Signer
@@ -163,7 +163,8 @@ def _parsed(model: type[Message], raw: bytes) -> Message:
             raise Malformed("the body is no JSON", slug="malformed-json") from None
         if first["type"] == "too_long":
             raise TooLarge(f"/{where} is too long", slug="report-too-large") from None
-        raise Invalid(f"/{where}: {first['msg']}") from None
+        words = f"{where.rpartition('/')[2]}: {first['msg']}"
+        raise Invalid(words, faults=(Fault(f"/{where}", words, Invalid.slug),)) from None
 
 
 def _answer(message: WireModel) -> Response:
