@@ -6,6 +6,7 @@ that is a failure, too); 1 when anything failed.
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -43,6 +44,11 @@ def main() -> int:
     except (Failed, subprocess.SubprocessError) as error:
         say(f"FAILED: {error}")
         return 1
+    except KeyboardInterrupt:
+        say("stopped; what was brought up is taken down")
+        return 1
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     say(f"passed in {time.monotonic() - began:.0f} s")
     return 0
 

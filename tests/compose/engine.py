@@ -73,9 +73,11 @@ def engine(folder: Path) -> Iterator[Engine]:
         return
     _install_missing()
     before = _machine()
-    with _dockerd(folder) as environment:
-        yield Engine(_compose(environment), environment, is_ours=True)
-    _clean(folder)
+    try:
+        with _dockerd(folder) as environment:
+            yield Engine(_compose(environment), environment, is_ours=True)
+    finally:
+        _clean(folder)
     left = [
         f"{name} was\n{was}\nand is\n{now}"
         for (name, was), now in zip(before.items(), _machine().values(), strict=True)
@@ -151,7 +153,7 @@ def _clean(folder: Path) -> None:
     mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     for mount in sorted((each for each in mounts if each.startswith(f"{folder}/")), reverse=True):
         run(("umount", "--lazy", mount))
-    shutil.rmtree(folder)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _machine() -> dict[str, str]:
