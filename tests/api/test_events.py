@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from controlplane.core.facts.ledger import AuditEntry
-from tests.api.bodies import workload
+from tests.api.bodies import QUEUES, YAML, workload
 from tests.support.api import Api, serving, settings_for
 from tests.support.databases import Database
 
@@ -161,6 +161,25 @@ def test_a_role_that_is_taken_away_takes_its_events_with_it(api: Api, tree: http
         tree.post("/api/v1/workloads", json=workload("hidden", queue="research/vision"))
         tree.post("/api/v1/workloads", json=workload("mine"))
         assert reader.event()["name"] == "mine"
+
+
+def test_two_processes_tell_one_log_and_take_each_others_cursors(
+    database: Database, valkey: str, tmp_path: Path
+) -> None:
+    settings = settings_for(database, valkey, tmp_path)
+    with serving(settings) as one, serving(settings) as two:
+        here, there = one.client(), two.client()
+        assert here.post("/api/v1/apply", content=QUEUES, headers=YAML).status_code == 200
+        with reading(here, kind="workload") as first, reading(there, kind="workload") as second:
+            for number, client in enumerate((here, there, here)):
+                body = workload(f"run-{number}", pod_set={"replicas": 1})
+                assert client.post("/api/v1/workloads", json=body).status_code == 201
+            told = [[reader.event() for _ in range(3)] for reader in (first, second)]
+        assert told[0] == told[1]
+        assert [event["name"] for event in told[0]] == ["run-0", "run-1", "run-2"]
+        cursor = here.get("/api/v1/workloads", params={"limit": 1}).json()["next"]
+        page = there.get("/api/v1/workloads", params={"limit": 1, "cursor": cursor})
+        assert [each["name"] for each in page.json()["items"]] == ["run-1"]
 
 
 def test_no_more_streams_than_there_are_places(database: Database, valkey: str, tmp_path: Path) -> None:
