@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.architecture.sources import PACKAGES, named, nodes_of, python_files, text_of, tree_of
 
-PRODUCT = python_files(*PACKAGES, "migrations", "requirements")
+PRODUCT = python_files(*PACKAGES, "migrations", "requirements", "helm")
 TESTS = python_files("tests")
 CORE = python_files("controlplane/core")
 FILE_LINES_MAX = 400
