@@ -276,10 +276,12 @@ class Agent:
         Only when orders have come and were looked at, and nothing unknown is about. A long one takes several requests.
         A plane that recovers gives no orders before it has the list: whatever was seen, unknown or nothing at all.
         """
-        if not self._wants_whole or self._exchanges < WHOLE_AFTER_EXCHANGES:
+        if self._is_recovering:
+            is_time = self._has_looked and not self._inventory.has_news()  # the next pass, or answer, comes back to it
+        else:
+            is_time = self._exchanges >= WHOLE_AFTER_EXCHANGES
+        if not self._wants_whole or not is_time:
             return None
-        if self._is_recovering and not (self._has_looked and not self._inventory.has_news()):
-            return None  # the next pass, or the inventory's answer, comes back to it
         self._wants_whole = False
         if self._listed_upto is None:
             self._outbox.tell_all_again()
