@@ -20,6 +20,7 @@ from controlplane.services.errors import Conflict, Forbidden, Malformed, NotFoun
 from controlplane.services.forms import EDITED, Form, basis_of, form_of, form_of_stored
 from controlplane.services.ports.unit_of_work import UnitOfWork
 from controlplane.services.preconditions import UNCONDITIONAL, Expected
+from controlplane.services.recent import RecentWorld
 from controlplane.services.submission import Submission, submit
 
 KINDS_IN_ORDER = ("Pool", "Policy", "Cluster", "Flavor", "Window", "Queue", "Workload")
@@ -70,7 +71,8 @@ def apply(
     _carry_out(uow, caller, edits, stored, dry_run=how.dry_run, writes=not how.dry_run or len(ordered) > len(documents))
     stand = stored if how.dry_run else _stored(uow, {each.kind for each in edits if each.is_change}, stored)
     applied = [each.applied(stand.get(each.kind, {}).get(each.name)) for each in edits]
-    applied += [_submitted(uow, caller, one, new_id, dry_run=how.dry_run) for one in ordered if _is_work(one)]
+    recent = RecentWorld()  # of this transaction: read once for all of its Workloads
+    applied += [_submitted(uow, caller, one, new_id, recent, dry_run=how.dry_run) for one in ordered if _is_work(one)]
     return ApplyAnswer(applied=applied, dry_run=how.dry_run, basis=basis)
 
 
@@ -187,9 +189,11 @@ def _stored(uow: UnitOfWork, kinds: set[str], known: Stored | None = None) -> di
     return forms
 
 
-def _submitted(uow: UnitOfWork, caller: Caller, one: Sent, new_id: Callable[[], str], *, dry_run: bool) -> Applied:
+def _submitted(
+    uow: UnitOfWork, caller: Caller, one: Sent, new_id: Callable[[], str], recent: RecentWorld, *, dry_run: bool
+) -> Applied:
     assert isinstance(one.document, WorkloadDocument)
-    submitted = submit(uow, caller, Submission(one.document, one.manifest), new_id)
+    submitted = submit(uow, caller, Submission(one.document, one.manifest), new_id, recent)
     return Applied(
         kind="Workload", name=one.document.metadata.name, result="submitted", id="" if dry_run else submitted.id,
         warnings=list(submitted.warnings),
