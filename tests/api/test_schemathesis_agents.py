@@ -123,7 +123,9 @@ def _spoil(sound: list[Any], send: Callable[[bytes], httpx.Response], most: int 
 def _at_once(body: Any) -> Any:  # noqa: ANN401 - anything
     """The same, and nobody waits for news."""
     body = _loaded(body)
-    return {**body, "wait_seconds": 0} if isinstance(body, dict) and _is_whole(body.get("wait_seconds", 25)) else body
+    return (
+        {**body, "wait_seconds": 0} if isinstance(body, dict) and _is_amount(body.get("wait_seconds", 25), 60) else body
+    )
 
 
 def _signed(agent: HttpAgent, path: str, body: Any) -> httpx.Response:  # noqa: ANN401 - anything
@@ -133,7 +135,7 @@ def _signed(agent: HttpAgent, path: str, body: Any) -> httpx.Response:  # noqa: 
     if path == HELLO:
         agent.signed_at += 1
         claims = {"iat": agent.signed_at}
-    elif isinstance(body, dict) and _is_whole(body.get("seq")) and _is_whole(body.get("session_epoch")):
+    elif isinstance(body, dict) and _is_amount(body.get("seq")) and _is_amount(body.get("session_epoch")):
         agent.seq += 1
         body = {**body, "session_epoch": agent.epoch, "seq": agent.seq}
         claims = {"se": agent.epoch, "seq": agent.seq}
@@ -150,5 +152,5 @@ def _loaded(body: Any) -> Any:  # noqa: ANN401 - anything
         return body
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _is_amount(value: object, most: int = 2**53) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
