@@ -60,7 +60,8 @@ WORKLOADS = _text("""
     SELECT CAST(workload.id AS text) AS id, workload.name, workload.queue_id, workload.pool_id, workload.owner,
            workload.priority,
            workload.state, workload.shape,
-           greatest(workload.attempts_made, workload.attempts_seen) AS attempts_made, workload.old_place, workload.not_before,
+           greatest(workload.attempts_made, workload.attempts_seen) AS attempts_made,
+           workload.old_place, workload.not_before,
            workload.infrastructure_ends,
            workload.submitted_at, workload.spec ->> 'strategy' AS strategy, workload.spec -> 'clusters' AS clusters,
            coalesce(workload.spec ->> 'namespace', '') AS namespace
