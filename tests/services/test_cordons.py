@@ -112,6 +112,20 @@ def test_a_cordoned_device_stays_out_whatever_its_cluster_tells(plane: Plane) ->
     assert counter(plane) == (8, 8, 0, 0)
 
 
+@pytest.mark.parametrize("uid", ["", "uid-after-reinstallation"], ids=["the same Node object", "another Node object"])
+def test_a_cordoned_device_that_was_away_for_a_while_comes_back_cordoned(plane: Plane, uid: str) -> None:
+    eu = ready(plane, "eu", node("n1"))
+    cordon_device(plane, "GPU-n1-0")
+    if uid:
+        eu.report(removed=["uid-n1"])
+    else:
+        eu.report(node("n1", 0))
+    eu.report(node("n1", uid=uid))
+    assert counter(plane) == (8, 7, 1, 0)
+    cordon_device(plane, "GPU-n1-0", None)
+    assert counter(plane) == (8, 8, 0, 0)
+
+
 def test_foreign_pods_and_a_cordon_are_taken_off_side_by_side(plane: Plane) -> None:
     eu = ready(plane, "eu", node("n1", foreign=8))
     cordon_device(plane, "GPU-n1-0")

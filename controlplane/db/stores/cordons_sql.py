@@ -47,9 +47,10 @@ CORDON_DEVICE = _text("""
         cordon_version = cordon_version + 1
     WHERE id = :device""")
 
+# Also those that are away: one that comes back is counted before its row says that it is there.
 CORDONED_DEVICES = _text("""
     SELECT device.device_key FROM node JOIN device ON device.node_id = node.id
-    WHERE node.cluster_id = :cluster AND device.cordon_reason <> '' AND device.state <> 'removed'""")
+    WHERE node.cluster_id = :cluster AND device.cordon_reason <> ''""")
 
 LOCK_COUNTERS = _text("""
     SELECT flavor, resource, allocatable, withheld, foreign_held FROM node_flavor WHERE node_id = :node

@@ -49,7 +49,7 @@ class CordonStore(Protocol):
         """Write it and raise `cordon_version`; what it means for its node's counters is written apart."""
 
     def cordoned_devices(self, cluster: ClusterId) -> frozenset[str]:
-        """Keys of the Cluster's cordoned devices."""
+        """Keys of the Cluster's cordoned devices, those that are away now among them."""
 
     def cards(self, node: NodeId) -> tuple[Sequence[ToldResource], Sequence[Card]]:
         """What a node's counters are made from, its counters locked; where it is not told, as they add up now."""
