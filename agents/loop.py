@@ -28,6 +28,7 @@ from controlplane.contract.agent.sync import ListPart, PodPlace, SyncReply, Sync
 
 TICK_SECONDS = 1.0  # budgets and refusals mature without any event
 GATHER_SECONDS = 0.01  # events of one cause come together
+LOOKS_SHARE, LOOK_PAUSE_SECONDS_MAX = 2, 0.25  # a look is followed by a pause of twice its length
 INVENTORY_SECONDS = 0.5  # least pause between two readings of all nodes
 BACKOFF_SECONDS = 1.0
 ACCEPTANCE_SECONDS = 1.0
@@ -135,6 +136,7 @@ class Agent:
             self._pulse.within("work", WORK_SECONDS)
             await self._wake.wait()
             self._wake.clear()
+            began = time.monotonic()
             view = self._cluster.view
             if view.is_complete and view.is_reachable:
                 is_time = time.monotonic() - looked_at >= TICK_SECONDS
@@ -145,7 +147,8 @@ class Agent:
                 list_is_due = self._is_recovering and self._has_looked and self._wants_whole
                 if self._outbox.has_news() or self._inventory.has_news() or list_is_due:
                     self._news.set()
-            await asyncio.sleep(0)
+            # A look at a large gang takes long, and its pods change one by one: meanwhile their news come together.
+            await asyncio.sleep(min(LOOKS_SHARE * (time.monotonic() - began), LOOK_PAUSE_SECONDS_MAX))
 
     def _read_inventory(self) -> None:
         version, read_at = self._inventory_seen
