@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "8"))
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "5"))
 """Cases of each sort per operation; a search for trouble takes more: `FUZZ_EXAMPLES=500`."""
 STEADY = settings(
     max_examples=EXAMPLES,
