@@ -14,6 +14,7 @@ from celery import Celery
 
 PLAN_TASK = "muster.plan_pool"
 PERIODIC_TASK = "muster.run_periodic"
+BURST_SECONDS = 0.02
 BACK_OFF_SECONDS = 5.0
 
 log = structlog.get_logger(__name__)
@@ -90,6 +91,12 @@ class Wakeups:
                 if not self._send(app, pool):
                     silent_until = self._clock() + BACK_OFF_SECONDS
                     break
+            self._rest()
+
+    def _rest(self) -> None:
+        """Let pokes of a burst come together: the first of them went at once, the others make one."""
+        with self._signal:
+            self._signal.wait_for(lambda: self._closed, BURST_SECONDS)
 
     @staticmethod
     def _send(app: Celery, pool: int) -> bool:

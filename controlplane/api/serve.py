@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import structlog
 import uvicorn
+import uvloop
 from starlette.types import ASGIApp
 
 from controlplane.api.app import create_agent_app, create_app
@@ -86,6 +87,7 @@ def _server(app: ASGIApp, host: str, port: int, head_seconds: float, certificate
             log_level="warning",
             lifespan="auto",
             server_header=False,
+            proxy_headers=False,
             backlog=BACKLOG,
             http=protocol(head_seconds),
             ws="none",
@@ -110,7 +112,8 @@ def main() -> None:
     container = build_container(settings)
     log.info("listening", people=f"{settings.api_host}:{settings.api_port}", agents=settings.agent_audience())
     try:
-        asyncio.run(_run(container))
+        # The event loop of libuv answers the same for less of the processor.
+        asyncio.Runner(loop_factory=uvloop.new_event_loop).run(_run(container))
     except CertificateUnusable as error:
         sys.exit(f"muster: {error}")
     finally:
