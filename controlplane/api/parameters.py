@@ -7,7 +7,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from controlplane.contract.rest.cordons import WorkChoice
 from controlplane.contract.rest.events import EVENT_KINDS
-from controlplane.services.cursors import LIMIT_MAX, Paging
+from controlplane.services.cursors import LIMIT_MAX, TEXT_MAX, Paging
 from controlplane.services.errors import Malformed
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
@@ -27,7 +27,7 @@ class PageQuery(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     limit: Annotated[int, Field(ge=1, le=LIMIT_MAX)] = 100
-    cursor: Word = None
+    cursor: Annotated[str | None, Field(max_length=TEXT_MAX)] = None
 
     @property
     def paging(self) -> Paging:

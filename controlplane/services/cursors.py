@@ -19,8 +19,8 @@ from controlplane.services import authz
 from controlplane.services.errors import Malformed
 
 LIMIT_MAX = 500
+TEXT_MAX = 1_000  # of a cursor: the longest key is a Queue's path with a Flavor's name
 _MAC_BYTES = 16
-_TEXT_MAX = 600
 Item = TypeVar("Item")
 
 
@@ -55,7 +55,7 @@ class Listing:
         except (ValueError, binascii.Error):
             raise bad_cursor() from None
         mac, body = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
-        if len(text) > _TEXT_MAX or not hmac.compare_digest(mac, self._mac(body)):
+        if len(text) > TEXT_MAX or not hmac.compare_digest(mac, self._mac(body)):
             raise bad_cursor()
         parts = json.loads(body)  # signed, so it is as we wrote it
         if len(parts) != length:

@@ -47,6 +47,20 @@ def test_documents_are_listed_by_kind_label_and_page(admin: httpx.Client) -> Non
     assert slug(admin.get("/api/v1/documents", params=other)) == (400, "invalid-cursor")
 
 
+def test_a_page_may_end_at_the_longest_name_that_there_is(admin: httpx.Client) -> None:
+    names = ["/".join([letter * 63] * depth) for letter in "ab" for depth in range(1, 9)]
+    applied(admin, *(document("Queue", name) for name in names))
+    found, asked = [], {"kind": "Queue", "limit": "1"}
+    while len(found) <= len(names):
+        answer = admin.get("/api/v1/documents", params=asked)
+        assert answer.status_code == 200, answer.text
+        found += [each["name"] for each in answer.json()["items"]]
+        if (cursor := answer.json()["next"]) is None:
+            break
+        asked["cursor"] = cursor
+    assert found == names
+
+
 def test_a_change_is_told_by_pointer_with_both_sides(tree: httpx.Client) -> None:
     changed = document(
         "Queue", "research/nlp", {"team": "nlp"}, namespace="nlp",
