@@ -1,6 +1,7 @@
 """/api/v1/events over real HTTP: in order, nothing lost or told twice, nobody else's, and no longer than the token."""
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,10 @@ from typing import Any
 
 import httpx
 
+import controlplane
+from controlplane.contract.rest.events import EVENT_KINDS
 from controlplane.core.facts.ledger import AuditEntry
+from controlplane.services import recovery
 from tests.api.bodies import QUEUES, YAML, workload
 from tests.support.api import Api, serving, settings_for
 from tests.support.databases import Database
@@ -135,6 +139,17 @@ def test_what_belongs_to_the_plane_is_for_those_who_read_the_audit_log(api: Api,
     everywhere = api.client(api.token("mia", "member"))
     with reading(everywhere, after=0) as reader:
         assert reader.event()["kind"] == "queue"
+
+
+def test_each_kind_that_the_log_has_can_be_asked_for(api: Api, tree: httpx.Client) -> None:
+    with api.container.uow_factory() as uow:
+        recovery.begin(uow, "operator")
+    with reading(tree, kind="plane", after=0) as reader:
+        assert reader.event()["action"] == "plane.recovery-begun"
+    sources = (Path(controlplane.__file__).parent / "services").glob("*.py")
+    written = {kind for file in sources for kind in re.findall(r'object_kind="([a-z]+)"', file.read_text())}
+    assert "plane" in written
+    assert written <= EVENT_KINDS
 
 
 def test_a_revoked_token_stops_hearing(api: Api, tree: httpx.Client) -> None:

@@ -7,7 +7,7 @@ from controlplane.contract.rest.common import Json, Moment, RestModel
 EVENT_KINDS = frozenset(
     {
         "workload", "attempt", "queue", "pool", "policy", "flavor", "cluster", "node", "device", "principal", "token",
-        "route",
+        "route", "plane",
     }
 )  # fmt: skip
 
