@@ -1,14 +1,21 @@
 """Health, metrics, and what the plane tells of itself, over real HTTP."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import anyio.to_thread
 import httpx
+import pytest
+from starlette.types import ASGIApp
 
+from controlplane.api.app import create_agent_app, create_app
+from controlplane.bootstrap import Container, build_container
 from controlplane.embedded.home import free_port
 from controlplane.services.ports.unit_of_work import run
 from tests.api.bodies import workload
@@ -34,6 +41,26 @@ def test_ready_means_that_the_whole_path_works(api: Api) -> None:
     beat(api, "worker", "planner")
     after = client.get("/readyz")
     assert (after.status_code, after.json()["ready"]) == (200, True)
+
+
+@pytest.mark.parametrize("make", [create_app, create_agent_app], ids=["people", "agents"])
+async def test_a_process_whose_threads_all_wait_for_a_silent_postgres_is_alive(
+    make: Callable[[Container], ASGIApp], database: Database, valkey: str, tmp_path: Path
+) -> None:
+    """Else every replica would be restarted, which mends nothing, just when the database has trouble."""
+    container = build_container(settings_for(database, valkey, tmp_path))
+    threads = anyio.to_thread.current_default_thread_limiter()
+    waiting = [object() for _ in range(int(threads.total_tokens))]
+    for each in waiting:
+        threads.acquire_on_behalf_of_nowait(each)
+    try:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(make(container)), base_url="http://api") as client:
+            async with asyncio.timeout(5):
+                assert (await client.get("/healthz")).text == "ok"
+    finally:
+        for each in waiting:
+            threads.release_on_behalf_of(each)
+        container.close()
 
 
 def test_not_ready_while_redis_is_away_and_people_are_served_all_the_same(database: Database, tmp_path: Path) -> None:

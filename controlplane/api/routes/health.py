@@ -17,7 +17,7 @@ router = APIRouter(tags=["health"])
 
 
 @alive.get("/healthz", response_class=PlainTextResponse)
-def healthz() -> str:
+async def healthz() -> str:  # in the loop itself: threads may all wait for a silent database
     """This process answers; nothing else is asked."""
     return "ok"
 
