@@ -2,7 +2,8 @@
 
 The rows speak of a past; the clusters went on. `begin` gives the data a new life (incarnation, epoch), ends every
 Session and stops planning; a cluster gets no order before its complete list was taken (`heard_whole`). The last one
-ends the recovery, or an operator does, for clusters that will not come (`end`).
+ends the recovery, or a sweep that finds nobody awaited (`settle`), or an operator, for clusters that will not come
+(`end`).
 """
 
 from collections.abc import Collection
@@ -62,9 +63,20 @@ def heard_whole(uow: UnitOfWork, cluster: ClusterFact) -> None:
     """A cluster's complete list was taken: from now on it gets orders. The last one ends the recovery."""
     uow.agents.recovered(cluster.id)
     _note(uow, f"agent:{cluster.name}", "cluster.recovered", {"cluster": cluster.name})
+    settle(uow)
+
+
+def settle(uow: UnitOfWork) -> int:
+    """End a recovery in which no cluster is awaited any more; returns 1 if one was ended.
+
+    Asked now and then, too: of two clusters that are heard at once neither sees that it is the last, one that is
+    removed is not heard at all, and there may have been none.
+    """
     found = status(uow)
-    if found.since is not None and not found.waiting:
-        _end(uow, "plane", {})
+    if found.since is None or found.waiting:
+        return 0
+    _end(uow, "plane", {})
+    return 1
 
 
 def hold_back(uow: UnitOfWork, unknown: Collection[AttemptKey]) -> None:

@@ -11,7 +11,7 @@ from datetime import timedelta
 import structlog
 
 from controlplane.bootstrap import Container
-from controlplane.services import accounting, attempts, cordons, events, fleet, removal, scheduling, sync
+from controlplane.services import accounting, attempts, cordons, events, fleet, recovery, removal, scheduling, sync
 from controlplane.services.ports.unit_of_work import UnitOfWork
 
 log = structlog.get_logger(__name__)
@@ -51,6 +51,11 @@ def _check_drains(container: Container) -> int:
 
 def _expire_cordons(container: Container) -> int:
     return cordons.expire(container.uow_factory, BATCH)
+
+
+def _end_recovery(container: Container) -> int:
+    with container.uow_factory() as uow:
+        return recovery.settle(uow)
 
 
 def _expire_earmarks(container: Container) -> int:
@@ -119,6 +124,7 @@ PERIODIC: tuple[Job, ...] = (
     Job("check-nodes", 2, _check_nodes, "a lost node's gang is requeued later"),
     Job("check-drains", 1, _check_drains, "what a drain stops at its deadline, and a removal, come later"),
     Job("expire-cordons", 1, _expire_cordons, "what was cordoned for a while takes work again later"),
+    Job("end-recovery", 2, _end_recovery, "a recovery in which nobody is awaited any more ends later"),
     Job("expire-earmarks", 5, _expire_earmarks, "freed room is kept for its asker a little longer"),
     Job("poke-pools", 1, _poke_pools, "planners find due pools by their own sweep"),
     Job("number-directives", 2, _number_directives, "directives that a crash left unnumbered reach agents later"),

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from controlplane.contract.agent.attempts import AttemptObservation
-from controlplane.services import recovery
+from controlplane.services import recovery, removal
+from controlplane.services.attempt_batch import By
 from controlplane.services.errors import Conflict, NotFound
 from tests.services import agents
 from tests.services.agents import Agent, node
@@ -43,6 +44,12 @@ def status(plane: Plane) -> recovery.Recovery:
 def end(plane: Plane, *without: str) -> recovery.Recovery:
     with plane.uow() as uow:
         return recovery.end(uow, "operator", without)
+
+
+def settle(plane: Plane) -> int:
+    """What the sweep `end-recovery` does."""
+    with plane.uow() as uow:
+        return recovery.settle(uow)
 
 
 def attempts_of(plane: Plane, workload: str) -> list[tuple[int, str, str | None]]:
@@ -164,6 +171,54 @@ def test_an_operator_may_go_on_without_a_cluster_that_will_not_come_but_must_nam
     assert end(plane, "east", "west").since is None
     assert west.hello().mode == "recovery", "it still gets no order before it has told everything"
     assert west.sync().directives_jws is None
+
+
+def test_the_last_cluster_that_is_awaited_may_be_removed_instead(plane: Plane, east: Agent, team: int) -> None:
+    """It will never come; and nobody else would end the recovery."""
+    agents.ready(plane, "west", node("west-0"))
+    begin(plane)
+    east.hello()
+    east.sync(whole=True)
+    assert status(plane).waiting == ("west",)
+    with plane.uow() as uow:
+        removal.remove(uow, "west", "lost", By("principal:1"))
+    assert settle(plane) == 1
+    assert status(plane).since is None
+    waiting = plane.workload("waits", team, pods=1)
+    agents.plan(plane)
+    assert plane.state(waiting) == "reserved"
+
+
+def test_where_no_cluster_is_there_to_be_heard_a_recovery_is_over_soon(plane: Plane, team: int) -> None:
+    """Else one that is accepted later would never get work, since nobody waits for its word."""
+    assert begin(plane).waiting == ()
+    assert settle(plane) == 1
+    agents.ready(plane, "east", node("east-0"))
+    waiting = plane.workload("waits", team, pods=1)
+    agents.plan(plane)
+    assert plane.state(waiting) == "reserved"
+
+
+def test_two_last_clusters_that_are_heard_at_once_end_the_recovery_all_the_same(plane: Plane, east: Agent) -> None:
+    agents.ready(plane, "west", node("west-0"))
+    begin(plane)
+    with plane.uow() as one, plane.uow() as other:
+        for uow, name in ((one, "east"), (other, "west")):
+            cluster = uow.fleet.cluster_named(name)
+            assert cluster is not None
+            recovery.heard_whole(uow, cluster)
+    assert (status(plane).since is not None, status(plane).waiting) == (True, ()), "each saw the other one missing"
+    assert settle(plane) == 1
+    assert status(plane).since is None
+
+
+def test_while_somebody_is_awaited_or_nothing_is_recovered_there_is_nothing_to_settle(
+    plane: Plane, east: Agent
+) -> None:
+    assert settle(plane) == 0
+    begin(plane)
+    assert settle(plane) == 0
+    assert status(plane).waiting == ("east",)
 
 
 def test_beginning_again_starts_over_with_a_higher_epoch(plane: Plane, east: Agent) -> None:

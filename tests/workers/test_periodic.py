@@ -24,6 +24,7 @@ EVERY_SECONDS = {
     "check-nodes": 2,
     "check-drains": 1,
     "expire-cordons": 1,
+    "end-recovery": 2,
     "expire-earmarks": 5,
     "poke-pools": 1,
     "number-directives": 2,
