@@ -5,11 +5,15 @@ The role that migrates owns the tables; processes of the plane take another by S
 """
 
 import argparse
+import random
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, NullPool, create_engine
+from sqlalchemy.exc import OperationalError
 
 from controlplane.db.engine import driver_url
 from controlplane.settings import Settings
@@ -17,6 +21,8 @@ from controlplane.settings import Settings
 REVISIONS = Path(__file__).resolve().parents[2] / "migrations"
 BASE = "base"
 HEAD = "head"
+IN_THE_WAY = frozenset({"40P01", "55P03"})  # a deadlock, a lock that was not given in time
+TRIES_MAX, PAUSE_SECONDS_MAX = 20, 1.0
 
 
 def configuration(connection: Connection) -> Config:
@@ -32,14 +38,29 @@ def configuration(connection: Connection) -> Config:
 
 def upgrade(url: str, revision: str = HEAD) -> None:
     """Run every revision up to this one; nothing to do, nothing done."""
-    with _connected(url) as connection:
-        command.upgrade(configuration(connection), revision)
+    _insist(url, lambda config: command.upgrade(config, revision))
 
 
 def downgrade(url: str, revision: str) -> None:
     """Take revisions back down to this one; `base` leaves nothing."""
-    with _connected(url) as connection:
-        command.downgrade(configuration(connection), revision)
+    _insist(url, lambda config: command.downgrade(config, revision))
+
+
+def _insist(url: str, run: Callable[[Config], None]) -> None:
+    """Run revisions beside a plane at work: what somebody's lock has stopped is undone whole, and tried again.
+
+    A revision is a transaction of its own, so those before it stay done.
+    """
+    for tries_left in reversed(range(TRIES_MAX)):
+        try:
+            with _connected(url) as connection:
+                run(configuration(connection))
+        except OperationalError as error:
+            if getattr(error.orig, "sqlstate", None) not in IN_THE_WAY or not tries_left:
+                raise
+            time.sleep(random.uniform(0.1, PAUSE_SECONDS_MAX))  # noqa: S311 - spreads tries, guards nothing
+        else:
+            return
 
 
 def _connected(url: str) -> Connection:
