@@ -8,10 +8,12 @@ names that everybody uses, `DATABASE_URL` and `REDIS_URL`.
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import AliasChoices, Field, SecretStr, model_validator
+from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 Seconds = Annotated[int, Field(ge=1, le=86_400)]
+# Often from a file, whose last line ends: a database's name does not.
+Address = Annotated[SecretStr, BeforeValidator(lambda given: given.strip() if isinstance(given, str) else given)]
 
 
 class Settings(BaseSettings):
@@ -19,8 +21,8 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="MUSTER_", extra="ignore", frozen=True)
 
-    database_url: SecretStr = Field(validation_alias=AliasChoices("DATABASE_URL", "MUSTER_DATABASE_URL"))
-    redis_url: SecretStr = Field(validation_alias=AliasChoices("REDIS_URL", "MUSTER_REDIS_URL"))
+    database_url: Address = Field(validation_alias=AliasChoices("DATABASE_URL", "MUSTER_DATABASE_URL"))
+    redis_url: Address = Field(validation_alias=AliasChoices("REDIS_URL", "MUSTER_REDIS_URL"))
     database_role: str = Field(default="", description="Role that each connection takes by SET ROLE; empty: none.")
     database_pool_size: int = Field(default=8, ge=1, le=200)
 

@@ -55,6 +55,15 @@ def test_a_setting_is_read_from_its_variable(variable: str, environment: pytest.
     assert getattr(Settings(), field) == value
 
 
+def test_an_address_may_come_from_a_file_that_ends_with_its_line(environment: pytest.MonkeyPatch) -> None:
+    """As in a Secret made `--from-file`; else the database would be called "muster" and a line break."""
+    for variable, text in SERVERS.items():
+        environment.setenv(variable, f"{text}\n")
+    settings = Settings()
+    assert settings.database_url.get_secret_value() == SERVERS["DATABASE_URL"]
+    assert settings.redis_url.get_secret_value() == SERVERS["REDIS_URL"]
+
+
 def test_the_servers_have_the_names_that_everybody_uses(environment: pytest.MonkeyPatch) -> None:
     settings = Settings()
     assert settings.database_url.get_secret_value() == SERVERS["DATABASE_URL"]
