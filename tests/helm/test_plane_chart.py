@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+import yaml
 
 from controlplane.api.routes import health
 from controlplane.settings import Settings
@@ -46,6 +47,24 @@ def test_every_pod_is_locked_down(values: Mapping[str, object]) -> None:
         }, name  # fmt: skip
         assert container["resources"]["requests"].keys() == {"cpu", "memory"}, name
         assert "memory" in container["resources"]["limits"], name
+
+
+def test_what_is_said_of_all_pods_holds_for_those_of_hooks_too() -> None:
+    """Where only some nodes may be used, a hook that knows nothing of it would keep the release from ever starting."""
+    chosen = {name: PLANE_EVERYTHING[name] for name in ("priorityClassName", "nodeSelector", "tolerations", "affinity")}
+    for name, pod in pods(render_plane(PLANE_EVERYTHING)).items():
+        assert {each: pod.get(each) for each in chosen} == chosen, name
+
+
+def test_helm_is_told_to_wait_for_hooks_as_long_as_they_may_take() -> None:
+    """By itself it waits five minutes; then it fails, and the next try ends the migration that is under way."""
+    values = yaml.safe_load((PLANE_CHART / "values.yaml").read_text())
+    told = re.findall(r"^(helm (?:install|upgrade) .*)$", (PLANE_CHART / "README.md").read_text(), re.MULTILINE)
+    assert told
+    for line in told:
+        waits = re.search(r" --timeout (\d+)m\b", line)
+        assert waits, line
+        assert int(waits[1]) * 60 >= values["migration"]["seconds"], line
 
 
 def test_no_pod_but_the_hook_that_makes_the_key_has_a_token() -> None:

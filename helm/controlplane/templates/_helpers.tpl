@@ -106,6 +106,25 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
+{{/* Which nodes a pod may use, and before whom: the same for all, hooks included. */}}
+{{- define "muster.place" -}}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
 {{/* Labels and annotations of a pod. Takes a dict: root, role. */}}
 {{- define "muster.podMetadata" -}}
 labels:
@@ -125,25 +144,11 @@ annotations:
 serviceAccountName: muster
 automountServiceAccountToken: false
 enableServiceLinks: false
-{{- with .root.Values.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
 terminationGracePeriodSeconds: 30
 securityContext:
   {{- include "muster.podSecurity" .root | nindent 2 }}
 {{- include "muster.pullSecrets" .root }}
-{{- with .root.Values.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .root.Values.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .root.Values.affinity }}
-affinity:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- include "muster.place" .root }}
 topologySpreadConstraints:
   {{- $context := . }}
   {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
