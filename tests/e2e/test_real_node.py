@@ -12,7 +12,8 @@ from tests.kube.node import images
 from tests.kube.node.node import RealNode
 from tests.kube.node.places import CARDS, VISIBLE_DEVICES
 
-LOOP = "trap 'exit 0' TERM; while true; do sleep 0.1; done"
+FOREVER = "while true; do sleep 0.1; done"
+LOOP = f"trap 'exit 0' TERM; {FOREVER}"
 MISSING = "registry.example/nobody-made-this:1"
 PULL_SECONDS = 4
 
@@ -88,7 +89,7 @@ def test_a_gang_of_two_finds_itself_and_its_cards_in_real_containers(federation:
 
 
 def test_what_is_cancelled_hears_sigterm_and_its_last_line_is_kept(federation: Federation, node: RealNode) -> None:
-    script = f"trap 'echo saved at step 7; exit 3' TERM; echo training; {LOOP}"
+    script = f"trap 'echo saved at step 7; exit 3' TERM; echo training; {FOREVER}"
     workload = federation.submit(program("saver", 2, script, devices=4))
     federation.wait_state(workload, "running")
 
