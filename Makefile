@@ -18,7 +18,7 @@ UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --
 # Where tests and tools look for Python sources.
 SOURCES := $(wildcard controlplane agents migrations tests requirements helm)
 
-.PHONY: help demo test up lint bench lock openapi fmt environment tools clean
+.PHONY: help demo test up lint bench lock openapi compose-check chart-docs fmt environment tools clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))

@@ -10,7 +10,7 @@ import pytest
 
 from tests.architecture.sources import ROOT
 
-COMMANDS = ("help", "demo", "test", "up", "lint", "bench", "lock", "openapi", "fmt")
+COMMANDS = ("help", "demo", "test", "up", "lint", "bench", "lock", "openapi", "compose-check", "chart-docs", "fmt")
 
 
 @pytest.fixture

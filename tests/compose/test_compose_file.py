@@ -28,7 +28,7 @@ SERVICES: dict[str, dict[str, Any]] = FILE["services"]
 AGENTS = ("north", "south")
 PLANE = ("migrate", "api", "worker", "planner", "beat", "setup")
 ONCE = {"migrate", "setup"}
-# What compose 1.27 and the compose of today both know; `version` and `name` are each wrong for one of them.
+# What compose 1.29 (the first that waits for a service to end) and that of today both know; `version` and `name` are each wrong for one of them.
 TOP = {"services", "volumes"}
 KEYS = {
     "image", "build", "command", "environment", "ports", "volumes", "depends_on", "healthcheck", "restart", "read_only",
@@ -44,6 +44,7 @@ def test_the_plane_its_servers_and_two_clusters_are_there() -> None:
 
 
 def test_old_and_new_compose_both_know_every_key() -> None:
+    assert "(docker-compose 1.29 or newer takes the same file)" in (ROOT / "docker-compose.yml").read_text()
     assert {key for key in FILE if not key.startswith("x-")} == TOP
     assert {key for service in SERVICES.values() for key in service} <= KEYS
 
