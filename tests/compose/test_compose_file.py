@@ -28,7 +28,8 @@ SERVICES: dict[str, dict[str, Any]] = FILE["services"]
 AGENTS = ("north", "south")
 PLANE = ("migrate", "api", "worker", "planner", "beat", "setup")
 ONCE = {"migrate", "setup"}
-# What compose 1.29 (the first that waits for a service to end) and that of today both know; `version` and `name` are each wrong for one of them.
+# What compose 1.29 (the first that waits for a service to end) and that of today both know; `version` and `name` are
+# each wrong for one of them.
 TOP = {"services", "volumes"}
 KEYS = {
     "image", "build", "command", "environment", "ports", "volumes", "depends_on", "healthcheck", "restart", "read_only",
