@@ -3,9 +3,11 @@
 A row belongs to the Queue of its Workload, or to the Queue that it is about; what belongs to none is the plane's own.
 """
 
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Row, text
+from sqlalchemy import Row, TextClause, text
 from sqlalchemy.orm import Session
 
 from controlplane.contract.rest.operations import AuditView
@@ -29,33 +31,78 @@ NAMED = """
 IN_SIGHT = """EXISTS (SELECT FROM unnest(CAST(:paths AS text[])) AS seen (path)
     WHERE told.path = seen.path OR starts_with(told.path, seen.path || '/'))"""
 
-_ASKED = """(CAST(:object_kind AS text) IS NULL OR audit.object_kind = :object_kind)
-        AND (CAST(:object_id AS text) IS NULL OR audit.object_id = :object_id)
-        AND (CAST(:actor AS text) IS NULL OR audit.actor = :actor)
-        AND (CAST(:since AS timestamptz) IS NULL OR audit.at >= :since)
-        AND (CAST(:before AS bigint) IS NULL OR audit.id < :before)"""
+_ASKED = {
+    "object_kind": "audit.object_kind = :object_kind",
+    "object_id": "audit.object_id = :object_id",
+    "actor": "audit.actor = :actor",
+    "since": "audit.at >= :since",
+    "before": "audit.id < :before",
+}
 
-# Names are looked up for the rows of the page alone; what somebody may see of a part needs them before.
-_OF_ALL = text(f"""
-    WITH page AS MATERIALIZED (SELECT * FROM audit WHERE {_ASKED} ORDER BY audit.id DESC LIMIT :limit)
-    SELECT audit.*, told.path, told.name FROM page AS audit {NAMED} ORDER BY audit.id DESC""")
-_OF_SOME = text(f"""
-    SELECT audit.*, told.path, told.name FROM audit {NAMED} WHERE {IN_SIGHT} AND {_ASKED}
-    ORDER BY audit.id DESC LIMIT :limit""")
+ROWS_LOOKED_THROUGH, LOOKS_MAX = 10_000, 10
+"""How many rows one statement looks through for those in somebody's sight, and how often for one page."""
 
 
 def audit(session: Session, scope: Scope, wanted: AuditFilter, before: int | None, limit: int) -> PageOf[AuditView]:
-    """Youngest first; of a scope with paths, what belongs to the Queues there."""
-    given: dict[str, object] = {
-        "object_kind": wanted.object_kind, "object_id": wanted.object_id, "actor": wanted.actor,
-        "since": wanted.since, "before": before, "limit": limit + 1,
+    """Youngest first; of a scope with paths, what belongs to the Queues there.
+
+    Whose a row is stands in no index, so such a page ends after `LOOKS_MAX` looks, full or not, where others follow.
+    """
+    asked: dict[str, object | None] = {
+        "object_kind": wanted.object_kind, "object_id": wanted.object_id, "actor": wanted.actor, "since": wanted.since,
     }  # fmt: skip
+    given = {name: value for name, value in asked.items() if value is not None}
     if scope.paths is None:
-        rows = session.execute(_OF_ALL, given).all()
-    else:
-        rows = session.execute(_OF_SOME, {**given, "paths": list(scope.paths)}).all()
+        rows = session.execute(*_question(_page, given, before, limit=limit + 1)).all()
+        return _paged(rows, limit)
+    rows, floor = [], before
+    for _ in range(LOOKS_MAX):
+        look = session.execute(*_question(_look, given, floor, limit=ROWS_LOOKED_THROUGH)).one()
+        if look.floor is None:
+            return _paged(rows, limit)
+        told = {"floor": look.floor, "paths": list(scope.paths), "limit": limit + 1 - len(rows)}
+        rows += session.execute(*_question(_in_sight, given, floor, **told)).all()
+        if len(rows) > limit or look.rows < ROWS_LOOKED_THROUGH:
+            return _paged(rows, limit)
+        floor = look.floor
+    return PageOf(_paged(rows, limit).items, (str(floor),))
+
+
+def _paged(rows: Sequence[Line], limit: int) -> PageOf[AuditView]:
     items = [_audit(row) for row in rows[:limit]]
     return PageOf(items, (str(items[-1].id),) if len(rows) > limit else None)
+
+
+def _question(
+    ask: Callable[[str], TextClause], given: Mapping[str, object], before: int | None, **more: object
+) -> tuple[TextClause, dict[str, object]]:
+    """A statement with the conditions that were asked for and no others (see `queries_workloads`), and their values."""
+    values = {**given, **({} if before is None else {"before": before})}
+    where = " AND ".join(["true", *(condition for name, condition in _ASKED.items() if name in values)])
+    return ask(where), {**values, **more}
+
+
+@cache
+def _page(where: str) -> TextClause:
+    # Names are looked up for the rows of the page alone; what somebody may see of a part needs them before.
+    return text(f"""
+        WITH page AS MATERIALIZED (SELECT * FROM audit WHERE {where} ORDER BY audit.id DESC LIMIT :limit)
+        SELECT audit.*, told.path, told.name FROM page AS audit {NAMED} ORDER BY audit.id DESC""")
+
+
+@cache
+def _look(where: str) -> TextClause:
+    return text(f"""
+        SELECT min(id) AS floor, count(*) AS rows
+        FROM (SELECT audit.id FROM audit WHERE {where} ORDER BY audit.id DESC LIMIT :limit) AS looked""")
+
+
+@cache
+def _in_sight(where: str) -> TextClause:
+    return text(f"""
+        WITH looked AS MATERIALIZED (SELECT * FROM audit WHERE audit.id >= :floor AND {where})
+        SELECT audit.*, told.path, told.name FROM looked AS audit {NAMED} WHERE {IN_SIGHT}
+        ORDER BY audit.id DESC LIMIT :limit""")
 
 
 def _audit(row: Line) -> AuditView:
