@@ -12,8 +12,23 @@ from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, model_vali
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 Seconds = Annotated[int, Field(ge=1, le=86_400)]
-# Often from a file, whose last line ends: a database's name does not.
-Address = Annotated[SecretStr, BeforeValidator(lambda given: given.strip() if isinstance(given, str) else given)]
+TLS_BROKER, CHECKED = "rediss://", "ssl_cert_reqs"
+
+
+def _trimmed(given: object) -> object:
+    """An address often comes from a file, whose last line ends: a database's name does not."""
+    return given.strip() if isinstance(given, str) else given
+
+
+def _checked(given: object) -> object:
+    """Celery's broker client takes any certificate unless the address speaks of that; others would not."""
+    if not isinstance(given, str) or not given.startswith(TLS_BROKER) or f"{CHECKED}=" in given:
+        return given
+    return f"{given}{'&' if '?' in given else '?'}{CHECKED}=required"
+
+
+Address = Annotated[SecretStr, BeforeValidator(_trimmed)]
+BrokerAddress = Annotated[SecretStr, BeforeValidator(_checked), BeforeValidator(_trimmed)]  # the last one comes first
 
 
 class Settings(BaseSettings):
@@ -22,7 +37,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="MUSTER_", extra="ignore", frozen=True)
 
     database_url: Address = Field(validation_alias=AliasChoices("DATABASE_URL", "MUSTER_DATABASE_URL"))
-    redis_url: Address = Field(validation_alias=AliasChoices("REDIS_URL", "MUSTER_REDIS_URL"))
+    redis_url: BrokerAddress = Field(validation_alias=AliasChoices("REDIS_URL", "MUSTER_REDIS_URL"))
     database_role: str = Field(default="", description="Role that each connection takes by SET ROLE; empty: none.")
     database_pool_size: int = Field(default=8, ge=1, le=200)
 
