@@ -119,6 +119,14 @@ def test_two_runners_at_once_do_the_work_once(empty: Database) -> None:
     assert stored == [revisions()[-1]]
 
 
+def test_an_index_that_is_built_beside_the_work_is_given_more_time_than_a_statement_has() -> None:
+    """Else an upgrade fails for ever once a table is large: 5 s are enough for a few million rows at best."""
+    sources = [file.read_text() for file in (migrate.REVISIONS / "versions").glob("*.py")]
+    building = [source for source in sources if "create_index" in source and "postgresql_concurrently" in source]
+    assert len(building) > 3
+    assert [source[:200] for source in building if "statement_timeout = '10min'" not in source] == []
+
+
 @pytest.fixture
 def nobody(empty: Database) -> Iterator[Database]:
     """An empty database on a server that does not know the plane's role."""
