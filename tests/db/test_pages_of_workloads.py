@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
+from sqlalchemy import text
 
 from controlplane.core.facts.queries import Scope, WorkloadFilter
+from controlplane.db.stores import documents_sql, queries_sql
 from controlplane.db.stores import queries_workloads as pages
 from tests.services.planes import Plane
 from tests.support.databases import Database
@@ -65,3 +67,16 @@ def test_reading_queue_by_queue_and_walking_along_all_of_them_is_one(filled: Pla
         few = lines(filled, scope, wanted, few=True)
         assert few == lines(filled, scope, wanted, few=False), (scope, wanted)
         assert len(few) == len(set(few)) == count, (scope, wanted)
+
+
+def test_a_name_and_what_a_queue_holds_are_found_by_an_index(filled: Plane) -> None:
+    """Both grow with all that ever ran; one is asked at every turn, the other while every account is locked."""
+    asked = (
+        (queries_sql.NAMED, {"name": "gang-7", "paths": None}, "ix_workload_name"),
+        (documents_sql.QUEUE_USES, {"queues": [1]}, "ix_reservation_held_queue"),
+    )
+    with filled.engine.begin() as connection:
+        connection.execute(text("SET LOCAL enable_seqscan = off"))
+        for statement, given, index in asked:
+            plan = connection.execute(text(f"EXPLAIN {statement.text}"), given)
+            assert index in "\n".join(plan.scalars())

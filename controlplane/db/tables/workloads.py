@@ -20,6 +20,7 @@ class Workload(Tracked, Base):
         Index("uq_workload_name_live", "queue_id", "name", unique=True,
               postgresql_where=text("state NOT IN ('succeeded', 'failed', 'cancelled')")),
         Index("ix_workload_state_pool", "pool_id", "state"),
+        Index("ix_workload_name", "name"),
         Index("ix_workload_youngest", text("submitted_at DESC"), text("id DESC")),
         Index("ix_workload_queue_youngest", "queue_id", text("submitted_at DESC"), text("id DESC")),
     )  # fmt: skip
@@ -163,6 +164,7 @@ class Reservation(Base):
         CheckConstraint("(state = 'released') = (released_at IS NOT NULL)", name="released_has_time"),
         CheckConstraint("(state = 'released') = (proof <> '')", name="released_has_proof"),
         CheckConstraint("amount > 0", name="amount_positive"),
+        Index("ix_reservation_held_queue", "queue_id", postgresql_where=text("state = 'held'")),
     )
     workload_id: Mapped[str] = mapped_column(_UUID, primary_key=True)
     attempt: Mapped[Big] = mapped_column(primary_key=True)
