@@ -56,6 +56,27 @@ def test_what_is_said_of_all_pods_holds_for_those_of_hooks_too() -> None:
         assert {each: pod.get(each) for each in chosen} == chosen, name
 
 
+def test_every_pod_that_speaks_to_the_servers_finds_who_vouches_for_them_where_the_values_say() -> None:
+    """The example addresses check certificates: of Postgres by a file that is named, since its client has none."""
+    told = (PLANE_CHART / "values.yaml").read_text()
+    file = "/etc/muster/trust/ca.crt"
+    assert "sslmode=verify-full&sslrootcert=/etc/ssl/certs/ca-certificates.crt`" in told
+    assert f"sslrootcert={file}" in told
+    assert f"ssl_ca_certs={file}" in told
+    for name, pod in pods(render_plane(PLANE_EVERYTHING)).items():
+        if not environment(pod).keys() & SECRETS_OF_SERVERS:
+            assert name == "signing-key"
+            continue
+        (mount,) = (each for each in pod["containers"][0]["volumeMounts"] if each["name"] == "trust")
+        (volume,) = (each for each in pod["volumes"] if each["name"] == "trust")
+        (item,) = volume["configMap"]["items"]
+        assert f"{mount['mountPath']}/{item['path']}" == file, name
+        assert (volume["configMap"]["name"], item["key"]) == ("company-authorities", "bundle.pem"), name
+        assert mount["readOnly"], name
+    for name, pod in pods(render_plane()).items():
+        assert "trust" not in {each["name"] for each in pod["volumes"]}, name
+
+
 def test_helm_is_told_to_wait_for_hooks_as_long_as_they_may_take() -> None:
     """By itself it waits five minutes; then it fails, and the next try ends the migration that is under way."""
     values = yaml.safe_load((PLANE_CHART / "values.yaml").read_text())

@@ -36,6 +36,7 @@ PLANE_EVERYTHING: Mapping[str, object] = {
     },
     "tls": {"certManager": {"enabled": True, "dnsNames": ["agents.muster.example.com"], "issuer": {"name": "company"}}},
     "image": {"digest": DIGEST, "pullSecrets": ["pull"]},
+    "trust": {"configMapName": "company-authorities", "key": "bundle.pem"},
     "networkPolicy": {
         "peopleFrom": [{"namespaceSelector": {"matchLabels": {"team": "platform"}}}],
         "agentsFrom": [{"ipBlock": {"cidr": "192.0.2.0/24"}}],

@@ -106,6 +106,30 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
+{{/* Where pods may write, and who vouches for the servers they speak to. */}}
+{{- define "muster.mounts" -}}
+{{- if .Values.trust.configMapName -}}
+- name: trust
+  mountPath: /etc/muster/trust
+  readOnly: true
+{{ end -}}
+- name: scratch
+  mountPath: /tmp
+{{- end }}
+
+{{- define "muster.volumes" -}}
+{{- if .Values.trust.configMapName -}}
+- name: trust
+  configMap:
+    name: {{ .Values.trust.configMapName }}
+    items:
+      - {key: {{ .Values.trust.key }}, path: ca.crt}
+{{ end -}}
+- name: scratch
+  emptyDir:
+    sizeLimit: 64Mi
+{{- end }}
+
 {{/* Which nodes a pod may use, and before whom: the same for all, hooks included. */}}
 {{- define "muster.place" -}}
 {{- with .Values.priorityClassName }}
