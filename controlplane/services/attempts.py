@@ -103,7 +103,7 @@ def record(uow: UnitOfWork, cluster: ClusterFact, told: Told) -> Recorded:
     if past and uow.attempts.take_over(cluster.id, past):  # what a lost cluster runs on, when it is enrolled anew
         clusters.add(cluster.id)
     alive = {key for key in attempts.keys() - known if key is not None and attempts[key].state != "gone"}
-    recovery.hold_back(uow, alive)
+    recovery.hold_back(uow, cluster, alive)
     return Recorded(refused, clusters)
 
 

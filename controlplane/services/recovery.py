@@ -79,10 +79,10 @@ def settle(uow: UnitOfWork) -> int:
     return 1
 
 
-def hold_back(uow: UnitOfWork, unknown: Collection[AttemptKey]) -> None:
+def hold_back(uow: UnitOfWork, cluster: ClusterFact, unknown: Collection[AttemptKey]) -> None:
     """Agents know Attempts that the plane does not: their Workloads wait, and their numbers are never given again."""
     if unknown:
-        uow.agents.note_unknown(unknown, uow.now + HELD_BACK)
+        uow.agents.note_unknown(cluster.pool, unknown, uow.now + HELD_BACK)
 
 
 def _end(uow: UnitOfWork, actor: str, facts: dict[str, object]) -> None:

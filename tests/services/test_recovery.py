@@ -151,6 +151,26 @@ def test_a_workload_of_which_an_unknown_attempt_runs_is_not_started_a_second_tim
     assert attempts_of(plane, workload) == [(4, "placed", None)]
 
 
+def test_an_agent_keeps_nothing_back_with_numbers_that_nobody_gave_nor_what_is_not_for_its_pool(
+    plane: Plane, east: Agent, team: int
+) -> None:
+    """Who broke into one cluster may do harm there, and not to all that waits."""
+    workload = plane.workload("gang", team, pods=1)
+    other = plane.workload("other", team, pods=1)
+    plane.do("INSERT INTO pool (name) VALUES ('elsewhere')")
+    plane.do("UPDATE workload SET pool_id = (SELECT id FROM pool WHERE name = 'elsewhere') WHERE name = 'other'")
+    made_up = [
+        AttemptObservation(object_id=f"{name}.{number}", workload=name, attempt=number, applied_gen=1, state="started")
+        for name, number in ((workload, 2**31 - 1), (other, 2))
+    ]
+    answered = east.sync(attempts=made_up)
+    assert {each.code for each in answered.rejected} == {"unknown-object"}
+    kept = plane.rows("SELECT attempts_seen, not_before FROM workload")
+    assert [(row.attempts_seen, row.not_before) for row in kept] == [(0, None)] * 2
+    agents.plan(plane)
+    assert attempts_of(plane, workload) == [(1, "placed", None)]
+
+
 def test_objects_that_name_no_order_are_no_word_about_their_pods(plane: Plane, east: Agent, team: int) -> None:
     workload, name = agents.placed(plane, east, team)
     east.run(name)

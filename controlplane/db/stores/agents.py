@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from controlplane.core.facts.fleet import Document, KeyFact, NumberedDirective, PlaneFact, SessionFact, TokenFact
 from controlplane.core.facts.ledger import AttemptKey
-from controlplane.core.ids import ClusterId
+from controlplane.core.ids import ClusterId, PoolId
 from controlplane.core.lifecycle import ClusterState
 from controlplane.db.stores import agents_sql as sql
 
@@ -150,10 +150,10 @@ class AgentStore:
     def recovering(self) -> list[str]:
         return [str(name) for name in self._session.scalars(sql.RECOVERING)]
 
-    def note_unknown(self, keys: Collection[AttemptKey], until: datetime) -> None:
+    def note_unknown(self, pool: PoolId, keys: Collection[AttemptKey], until: datetime) -> None:
         given = sorted((key.workload, key.attempt) for key in keys)
         bound = {"workloads": [workload for workload, _ in given], "attempts": [attempt for _, attempt in given]}
-        self._session.execute(sql.NOTE_UNKNOWN, {**bound, "until": until})
+        self._session.execute(sql.NOTE_UNKNOWN, {**bound, "pool": pool, "until": until})
 
     def end_all_sessions(self) -> list[ClusterId]:
         return [ClusterId(each) for each in self._session.scalars(sql.END_ALL_SESSIONS, {"now": self._now})]

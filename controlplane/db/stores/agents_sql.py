@@ -156,12 +156,15 @@ RECOVERED = _text("UPDATE cluster SET recovering = false WHERE id = :cluster")
 RECOVERING = _text("""
     SELECT name FROM cluster
     WHERE recovering AND removed_at IS NULL AND state NOT IN ('created', 'enrolled') ORDER BY name""")
-NOTE_UNKNOWN = _text("""
+# A backup is behind by so few numbers; more would be somebody's who wants to do harm, or a fault.
+NUMBERS_LOST_MAX = 1_000
+NOTE_UNKNOWN = _text(f"""
     UPDATE workload SET attempts_seen = greatest(attempts_seen, told.attempt),
         not_before = greatest(coalesce(not_before, :until), :until)
     FROM (SELECT id, max(attempt) AS attempt
           FROM unnest(CAST(:workloads AS uuid[]), CAST(:attempts AS bigint[])) AS one (id, attempt) GROUP BY id) AS told
-    WHERE workload.id = told.id AND state NOT IN ('succeeded', 'failed', 'cancelled')""")
+    WHERE workload.id = told.id AND workload.pool_id = :pool AND state NOT IN ('succeeded', 'failed', 'cancelled')
+        AND told.attempt <= attempts_made + {NUMBERS_LOST_MAX}""")
 SESSIONS_BEFORE = _text("""
     SELECT name FROM cluster
     WHERE removed_at IS NULL AND state NOT IN ('created', 'enrolled')

@@ -165,8 +165,11 @@ class AgentStore(Protocol):
     def recovering(self) -> list[str]:
         """Names of accepted clusters that have not told everything since recovery began."""
 
-    def note_unknown(self, keys: Collection[AttemptKey], until: datetime) -> None:
-        """An agent knows these Attempts: live Workloads of theirs wait until then, and number theirs higher."""
+    def note_unknown(self, pool: PoolId, keys: Collection[AttemptKey], until: datetime) -> None:
+        """An agent of this Pool knows these Attempts: live Workloads of theirs wait until then and number theirs higher.
+
+        Of another Pool's Workloads, and of numbers that no plane can have given, nothing is believed.
+        """
 
     def end_all_sessions(self) -> list[ClusterId]:
         """Every agent has to say hello again; returns whose Sessions were open."""
