@@ -166,7 +166,7 @@ class AgentStore(Protocol):
         """Names of accepted clusters that have not told everything since recovery began."""
 
     def note_unknown(self, pool: PoolId, keys: Collection[AttemptKey], until: datetime) -> None:
-        """An agent of this Pool knows these Attempts: live Workloads of theirs wait until then and number theirs higher.
+        """An agent of this Pool knows these Attempts: live Workloads wait until then, and number theirs higher.
 
         Of another Pool's Workloads, and of numbers that no plane can have given, nothing is believed.
         """
