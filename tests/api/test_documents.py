@@ -50,7 +50,8 @@ def test_documents_are_listed_by_kind_label_and_page(admin: httpx.Client) -> Non
 def test_a_page_may_end_at_the_longest_name_that_there_is(admin: httpx.Client) -> None:
     names = ["/".join([letter * 63] * depth) for letter in "ab" for depth in range(1, 9)]
     applied(admin, *(document("Queue", name) for name in names))
-    found, asked = [], {"kind": "Queue", "limit": "1"}
+    found: list[str] = []
+    asked = {"kind": "Queue", "limit": "1"}
     while len(found) <= len(names):
         answer = admin.get("/api/v1/documents", params=asked)
         assert answer.status_code == 200, answer.text
