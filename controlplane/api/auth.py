@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from fastapi.concurrency import run_in_threadpool
 
 from controlplane.api.callers import RecentCallers
+from controlplane.api.edge import afterwards
 from controlplane.api.limits import CallerLimits
 from controlplane.api.problems import request_id_of
 from controlplane.bootstrap import Container
@@ -52,11 +53,13 @@ async def caller_of(request: Request) -> Caller:
     door: Door = request.app.state.door
     door.limits.before(token)  # whoever asks too often costs no look at the database
     if _may_change_rights(request):
-        door.callers.forget()
+        door.callers.changing()
+        afterwards(request.scope, door.callers.changed)
     principal = door.callers.get(token)
     if principal is None:
+        ticket = door.callers.ticket()
         principal = await run_in_threadpool(_look_up, container_of(request), token)
-        door.callers.keep(token, principal)
+        door.callers.keep(token, principal, ticket)
     door.limits.known(token, principal.actor)
     caller = Caller(replace(principal, page_key=door.page_key), request_id_of(request))
     request.state.caller = caller

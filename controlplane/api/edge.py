@@ -6,6 +6,7 @@ Plain ASGI, so that it also counts the bytes of a chunked body as they come.
 import re
 import time
 import uuid
+from collections.abc import Callable
 from urllib.parse import parse_qsl
 
 import structlog
@@ -17,6 +18,7 @@ from controlplane.api.problems import of_error, problem
 from controlplane.services.errors import TooLarge
 
 REQUEST_ID = "muster.request_id"
+AFTERWARDS = "muster.afterwards"
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _UNKNOWN_ROUTE = "none"
 REPEATABLE = frozenset({"label"})
@@ -41,6 +43,7 @@ class Edge:
         given = headers.get(b"x-request-id", b"")
         request_id = given.decode() if _ID.fullmatch(given) else uuid.uuid4().hex
         scope[REQUEST_ID] = request_id
+        scope[AFTERWARDS] = []
         answer = _Answer(send, request_id)
         began = time.perf_counter()
         try:
@@ -49,6 +52,8 @@ class Edge:
             log.exception("request failed", request_id=request_id, path=scope["path"])
             await answer.instead(scope, receive, problem(request_id, 500, "internal", "It is the plane's own fault"))
         finally:
+            for deed in scope[AFTERWARDS]:
+                deed()
             route = getattr(scope.get("route"), "path", _UNKNOWN_ROUTE)
             telemetry.HTTP_REQUESTS.labels(route, str(answer.status)).inc()
             telemetry.HTTP_SECONDS.labels(route).observe(time.perf_counter() - began)
@@ -86,6 +91,11 @@ class Edge:
 
     def _too_large(self, request_id: str) -> Response:
         return of_error(request_id, TooLarge(f"a body is at most {self._body_bytes_max} bytes"))
+
+
+def afterwards(scope: Scope, deed: Callable[[], None]) -> None:
+    """Do this once the request is over, whatever came of it; it must not fail."""
+    scope[AFTERWARDS].append(deed)
 
 
 def _given_twice(query: str) -> str:
