@@ -3,7 +3,7 @@
 A Reason is a value, not an error. Every code has one template here; nothing else words a refusal.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -126,3 +126,14 @@ class Reason:
 def reason(code: ReasonCode, **facts: Fact) -> Reason:
     """Make a Reason; facts in alphabetical order, so that equal Reasons print and hash alike."""
     return Reason(code, MappingProxyType(dict(sorted(facts.items()))))
+
+
+def told_within(why: Reason, paths: Collection[str] | None) -> Reason:
+    """The same for whoever sees these subtrees (None: all): what belongs to others is there, but has no name."""
+    if paths is None:
+        return why
+    if why.code is ReasonCode.EARMARKED_FOR_ANOTHER:  # whose it is stands nowhere
+        return reason(why.code, **{**why.facts, "workload": "other work"})
+    if why.code is ReasonCode.RECLAIMED and not any(f"{why.facts['queue']}/".startswith(f"{path}/") for path in paths):
+        return reason(why.code, **{**why.facts, "queue": "another queue", "workload": "its work"})
+    return why

@@ -12,7 +12,7 @@ from controlplane.core.cycle import explain
 from controlplane.core.facts.queries import Scope, WaitingFact
 from controlplane.core.ids import WorkloadId
 from controlplane.core.lifecycle import WorkloadState
-from controlplane.core.reasons import Reason
+from controlplane.core.reasons import Reason, told_within
 from controlplane.core.records import World
 from controlplane.services.errors import NotFound
 from controlplane.services.ports.planning import SnapshotReader
@@ -46,7 +46,7 @@ def explained(factory: UnitOfWorkFactory, reader: SnapshotReader, scope: Scope, 
     if fact is None:
         raise NotFound("there is no such workload")
     live = _live_reasons(reader, fact) if fact.state is WorkloadState.PENDING else None
-    reasons = fact.reasons if live is None else live
+    reasons = fact.reasons if live is None else tuple(told_within(each, scope.paths) for each in live)
     if fact.state is not WorkloadState.PENDING:
         reasons = (fact.attempt_reason,) if fact.attempt_reason is not None else ()
     return Explanation(

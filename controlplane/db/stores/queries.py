@@ -40,7 +40,7 @@ from controlplane.core.facts.queries import (
 from controlplane.core.ids import FlavorName, PoolId, QueueId, WorkloadId
 from controlplane.core.lifecycle import WorkloadState
 from controlplane.core.quota import AccountRow, QuotaTree
-from controlplane.core.reasons import Reason, ReasonCode, reason
+from controlplane.core.reasons import Reason, ReasonCode, reason, told_within
 from controlplane.db.stores import queries_audit, queries_fleet, queries_ledger, queries_plan
 from controlplane.db.stores import queries_sql as sql
 from controlplane.db.stores import queries_workloads as pages
@@ -70,7 +70,7 @@ class QueryStore:
             rows = self._session.execute(pages.of_many(bounds, given), given | bounds).all()
         last = rows[limit - 1] if len(rows) > limit else None
         key = None if last is None else (last.submitted_at.isoformat(), str(last.id))
-        return PageOf([_summary(row) for row in rows[:limit]], key)
+        return PageOf([_summary(row, scope) for row in rows[:limit]], key)
 
     def workload(self, scope: Scope, workload: WorkloadId) -> WorkloadView | None:
         """One, with the history of its Attempts."""
@@ -97,8 +97,8 @@ class QueryStore:
             state_changed_at=row.state_changed_at,
             finished_at=row.finished_at,
             not_before=row.not_before,
-            reasons=[_reason_view(each) for each in _reasons(row.reasons)],
-            attempts=self._attempts(workload, row.attempts_made),
+            reasons=[_reason_view(each) for each in _reasons(row.reasons, scope)],
+            attempts=self._attempts(workload, row.attempts_made, scope),
             spec=row.spec,
             logs=[]
             if row.finished_at is not None or not row.attempts_made
@@ -125,9 +125,9 @@ class QueryStore:
             attempt_state=None if attempt is None else attempt.state,
             outcome=None if attempt is None else attempt.outcome,
             verdict=None if attempt is None else attempt.verdict,
-            attempt_reason=None if attempt is None or not attempt.reason else _reasons([attempt.reason])[0],
+            attempt_reason=None if attempt is None or not attempt.reason else _reasons([attempt.reason], scope)[0],
             clusters=tuple((each.cluster, each.cluster_state) for each in placements if each.attempt == number),
-            reasons=_reasons(row.reasons),
+            reasons=_reasons(row.reasons, scope),
             submitted_at=row.submitted_at,
             state_changed_at=row.state_changed_at,
             pods=sum(each.replicas for each in sizes),
@@ -222,7 +222,7 @@ class QueryStore:
         rows = self._session.execute(sql.HEARTBEATS, {"now": self._now})
         return [Heartbeat(row.name, row.kind, max(0, row.age)) for row in rows]
 
-    def _attempts(self, workload: WorkloadId, last: int) -> list[AttemptView]:
+    def _attempts(self, workload: WorkloadId, last: int, scope: Scope) -> list[AttemptView]:
         uses = self._session.execute(sql.NODE_USE, {"id": workload, "attempt": last}).all()
         placements: dict[int, list[PlacementView]] = defaultdict(list)
         for row in self._session.execute(sql.PLACEMENTS, {"id": workload}):
@@ -234,23 +234,24 @@ class QueryStore:
         for row in self._session.execute(sql.POD_WORDS, {"id": workload, "attempt": last}):
             words[row.attempt].append(_pod_words(row))
         attempts = self._session.execute(sql.ATTEMPTS, {"id": workload})
-        return [_attempt(row, placements[row.attempt], words[row.attempt]) for row in attempts]
+        return [_attempt(row, placements[row.attempt], words[row.attempt], scope) for row in attempts]
 
 
 def _paths(scope: Scope) -> list[str] | None:
     return None if scope.paths is None else list(scope.paths)
 
 
-def _reasons(stored: Sequence[Mapping[str, Any]]) -> tuple[Reason, ...]:
-    return tuple(reason(ReasonCode(each["code"]), **each.get("facts", {})) for each in stored)
+def _reasons(stored: Sequence[Mapping[str, Any]], scope: Scope) -> tuple[Reason, ...]:
+    made = (reason(ReasonCode(each["code"]), **each.get("facts", {})) for each in stored)
+    return tuple(told_within(each, scope.paths) for each in made)
 
 
 def _reason_view(why: Reason) -> ReasonView:
     return ReasonView(code=why.code, sentence=why.sentence(), facts=dict(why.facts))
 
 
-def _summary(row: Line) -> WorkloadSummary:
-    reasons = _reasons(row.reasons) if row.state == WorkloadState.PENDING else ()
+def _summary(row: Line, scope: Scope) -> WorkloadSummary:
+    reasons = _reasons(row.reasons, scope) if row.state == WorkloadState.PENDING else ()
     return WorkloadSummary(
         id=str(row.id),
         name=row.name,
@@ -289,13 +290,13 @@ def _pod_words(row: Line) -> PodWords:
     )
 
 
-def _attempt(row: Line, placements: list[PlacementView], words: list[PodWords]) -> AttemptView:
+def _attempt(row: Line, placements: list[PlacementView], words: list[PodWords], scope: Scope) -> AttemptView:
     return AttemptView(
         attempt=row.attempt,
         state=row.state,
         outcome=row.outcome,
         verdict=row.verdict,
-        reason=_reason_view(_reasons([row.reason])[0]) if row.reason else None,
+        reason=_reason_view(_reasons([row.reason], scope)[0]) if row.reason else None,
         placed_at=row.placed_at,
         prepared_at=row.prepared_at,
         start_ordered_at=row.start_ordered_at,
