@@ -2,7 +2,8 @@
 
 A gated pod is pinned as its Attempt's anchor remembers, then let go. The anchor is told first that its Attempt has run:
 from then on an agent that is there, or comes back, gives none of it up. What was ordered to end or was given up stays
-gated, since it may run elsewhere by now. Safe to run twice, and beside an agent.
+gated, since it may run elsewhere by now; so does what may have been, because its anchor cannot be read. Safe to run
+twice, and beside an agent.
 """
 
 import asyncio
@@ -53,6 +54,7 @@ class Group:
     pods: list[PodFacts] = field(default_factory=list)
     anchor: ObjectFacts | None = None
     wish: Desired | None = None
+    unread: str = ""  # why its anchor, if it has one, could not be read
 
     @property
     def title(self) -> str:
@@ -61,7 +63,7 @@ class Group:
     @property
     def is_over(self) -> bool:
         """Ordered to end, or given up: it is over, or runs as another Attempt."""
-        return self.wish is not None and (self.wish.order is Order.DELETE or self.wish.rejection is not None)
+        return self.anchor is not None and (self.anchor.order == Order.DELETE or bool(self.anchor.rejection))
 
     def pin_of(self, pod: PodFacts) -> Pin | None:
         pins = self.wish.pins() if self.wish else []
@@ -94,6 +96,9 @@ async def release(
         if group.is_over and not selection.even_ended:
             report.left += len(group.pods)
             say(f"{group.title}: {len(group.pods)} pods stay gated: it was ordered to end or given up")
+        elif group.unread and not selection.even_ended:
+            report.failed += [(f"{pod.namespace}/{pod.name}", group.unread) for pod in group.pods]
+            say(f"{group.title}: {len(group.pods)} pods stay gated: whether it has ended cannot be read")
         else:
             wanted.append(group)
             say(f"{group.title}: {len(group.pods)} pods {'would be' if dry_run else 'are'} let go")
@@ -123,7 +128,7 @@ async def _groups(client: KubeClient, selection: Selection) -> list[Group]:
 
 
 async def _remember(client: KubeClient, groups: Iterable[Group]) -> None:
-    """Give each Attempt what its anchor remembers; an Attempt without an anchor is let go as it stands."""
+    """Give each Attempt what its anchor remembers; an Attempt without an anchor will be let go as it stands."""
     by_place = {(group.namespace, object_id(group.workload, group.attempt)): group for group in groups}
     for namespace in sorted({group.namespace for group in groups}):
         try:
@@ -132,8 +137,10 @@ async def _remember(client: KubeClient, groups: Iterable[Group]) -> None:
                 group = by_place.get((namespace, object_id(anchor.workload, anchor.attempt)))
                 if group is not None:
                     group.anchor, group.wish = anchor, attempts.recall(anchor, datetime.now(UTC))
-        except ReleaseImpossible:
-            continue  # not for this account to read: its pods are tried all the same, and say why not
+        except ReleaseImpossible as error:
+            for group in groups:
+                if group.namespace == namespace and group.anchor is None:
+                    group.unread = f"{error} (--even-ended lets them go all the same, pinned to no node)"
 
 
 async def _hostnames(client: KubeClient, groups: Iterable[Group]) -> Mapping[str, str]:

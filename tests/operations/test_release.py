@@ -177,9 +177,50 @@ def test_a_part_can_be_chosen_and_a_dry_run_changes_nothing(
     assert len(gated(pods(kube, other))) == 4
 
     closed = typed("--namespace", other, kubeconfig=installed.kubeconfig)
-    assert closed.returncode == 1, "the agent's own account may not write there"
-    assert "cannot patch" in closed.stdout
+    assert closed.returncode == 1, "the agent's own account may do nothing there"
+    assert closed.stdout.count("still gated") == 4, closed.stdout
     assert len(gated(pods(kube, other))) == 4
+
+
+def test_pods_whose_anchors_nobody_can_read_stay_gated_and_are_named(
+    kube: KubeCluster, installed: InstalledAgent, tenant: str
+) -> None:
+    """They may have been ordered to end, and nothing tells where they belong: to let them go would be a guess."""
+    gangs_objects(kube, a_gang(tenant))
+    kube.wait_for(lambda: len(gated(pods(kube, tenant))) == 4, "four gated pods")
+    blind = an_account_that_reads_no_service(kube, tenant)
+
+    done = typed("--namespace", tenant, kubeconfig=blind)
+    assert done.returncode == 1
+    assert done.stdout.count("still gated") == 4, done.stdout
+    assert "services" in done.stdout
+    assert len(gated(pods(kube, tenant))) == 4
+    assert typed("--namespace", tenant, "--dry-run", kubeconfig=blind).returncode == 1
+
+    assert "let go 4 pods" in typed("--namespace", tenant, "--even-ended", kubeconfig=blind).stdout
+    assert not gated(pods(kube, tenant))
+
+
+def an_account_that_reads_no_service(kube: KubeCluster, tenant: str) -> Path:
+    """It may do with pods and nodes what release does."""
+    account = {"kind": "ServiceAccount", "name": "blind", "namespace": tenant}
+    rules = [{"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list", "patch"]}]
+    rbac = {"apiVersion": "rbac.authorization.k8s.io/v1"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "blind"}
+    kube.apply(
+        [
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "blind", "namespace": tenant}},
+            {**rbac, "kind": "ClusterRole", "metadata": {"name": "blind"}, "rules": rules},
+            {
+                **rbac,
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": "blind"},
+                "roleRef": role,
+                "subjects": [account],
+            },
+        ]
+    )
+    return kube.service_account_kubeconfig(tenant, "blind")
 
 
 @pytest.mark.parametrize("arguments", [(), ("--all", "--namespace", "nlp"), ("--all", "--workload", "llama")])
