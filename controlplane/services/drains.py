@@ -18,6 +18,8 @@ from controlplane.services.preconditions import UNCONDITIONAL, Expected
 
 UNSTARTED = frozenset({AttemptState.PLACED, AttemptState.PREPARED})
 STARTED = frozenset({AttemptState.STARTING, AttemptState.RUNNING})
+STOPPED_AT_ONCE_MAX = 500
+"""How many Attempts one transaction tells to stop; its Cluster cannot speak, nor its Pool be planned, meanwhile."""
 
 
 def drain(uow: UnitOfWork, name: str, wish: cordons.Wish, by: By, expected: Expected = UNCONDITIONAL) -> ClusterFact:
@@ -75,7 +77,10 @@ def begin(uow: UnitOfWork, cluster: ClusterFact, wanted: Drain, by: By) -> None:
 
 
 def carry_on(uow: UnitOfWork, cluster: ClusterFact, drained: Drain, by: By) -> int:
-    """Order what is due now of a locked Cluster's drain; returns how many Attempts were told to stop."""
+    """Order what is due now of a locked Cluster's drain; returns how many Attempts were told to stop.
+
+    Those of a large Cluster are told in pieces: what is left is the next sweep's.
+    """
     why = reason(ReasonCode.CLUSTER_DRAINED, cluster=cluster.name, words=drained.reason)
     steps = [(UNSTARTED, Outcome.VOIDED)]
     if drained.deadline_at <= uow.now:
@@ -83,7 +88,7 @@ def carry_on(uow: UnitOfWork, cluster: ClusterFact, drained: Drain, by: By) -> i
     told = 0
     clusters: set[ClusterId] = set()
     for states, outcome in steps:
-        keys = uow.cordons.live_in(cluster.id, states)
+        keys = uow.cordons.live_in(cluster.id, states, STOPPED_AT_ONCE_MAX - told)
         if keys:
             clusters |= attempts.stop_those(uow, keys, states, attempts.Ending(outcome, why), by)
             told += len(keys)

@@ -112,6 +112,23 @@ def test_what_was_placed_and_has_not_started_is_given_back_at_once(plane: Plane)
     assert attempts_of(plane, gang) == [("ended", "voided", "cluster-drained"), ("running", None, None)]
 
 
+def test_a_large_cluster_is_emptied_in_pieces_so_that_nobody_waits_long_for_one(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drains, "STOPPED_AT_ONCE_MAX", 2)
+    eu = ready(plane, "eu", *(node(f"e{number}") for number in range(5)))
+    team = plane.queue("team", nominal=40)
+    for number in range(5):
+        _, name = placed(plane, eu, team, pods=1, name=f"gang-{number}")
+        eu.run(name)
+    drain(plane, "eu", 0)
+    stopping = "SELECT FROM attempt WHERE state = 'stopping'"
+    assert len(plane.rows(stopping)) == 2
+    assert (sweep(plane), len(plane.rows(stopping))) == (2, 4)
+    assert (sweep(plane), len(plane.rows(stopping))) == (1, 5)
+    assert sweep(plane) == 0
+
+
 def test_a_start_and_a_drain_at_the_same_moment_leave_it_running_or_give_it_back_whole(plane: Plane) -> None:
     eu = ready(plane, "eu", *(node(f"e{number}") for number in range(6)))
     team = plane.queue("team", nominal=48)

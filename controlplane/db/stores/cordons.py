@@ -122,8 +122,10 @@ class CordonStore:
         row = self._session.execute(sql.LOCK_IF_FREE, {"cluster": cluster}).one_or_none()
         return None if row is None else cluster_fact(row)
 
-    def live_in(self, cluster: ClusterId, states: Collection[AttemptState]) -> list[AttemptKey]:
-        rows = self._session.execute(sql.LIVE_IN, {"cluster": cluster, "states": sorted(states)})
+    def live_in(
+        self, cluster: ClusterId, states: Collection[AttemptState], limit: int | None = None
+    ) -> list[AttemptKey]:
+        rows = self._session.execute(sql.LIVE_IN, {"cluster": cluster, "states": sorted(states), "limit": limit})
         return [AttemptKey(WorkloadId(row.workload), AttemptNumber(row.attempt)) for row in rows]
 
     def load(self, cluster: ClusterId) -> list[QueueLoad]:

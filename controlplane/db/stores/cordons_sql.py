@@ -73,7 +73,7 @@ LIVE_IN = _text("""
     SELECT CAST(attempt.workload_id AS text) AS workload, attempt.attempt
     FROM placement JOIN attempt USING (workload_id, attempt)
     WHERE placement.cluster_id = :cluster AND placement.state <> 'gone' AND attempt.state = ANY(:states)
-    ORDER BY attempt.workload_id, attempt.attempt""")
+    ORDER BY attempt.workload_id, attempt.attempt LIMIT CAST(:limit AS bigint)""")
 
 # An Attempt counts once, wherever its proof is still awaited; its devices as long as their holds live.
 LOAD = _text("""

@@ -69,8 +69,10 @@ class CordonStore(Protocol):
     def lock_if_free(self, cluster: ClusterId) -> ClusterFact | None:
         """The Cluster's row, locked; None if it is gone or somebody else has it."""
 
-    def live_in(self, cluster: ClusterId, states: Collection[AttemptState]) -> list[AttemptKey]:
-        """Attempts in these states that have a part in the Cluster which is not proven gone."""
+    def live_in(
+        self, cluster: ClusterId, states: Collection[AttemptState], limit: int | None = None
+    ) -> list[AttemptKey]:
+        """Attempts in these states that have a part in the Cluster which is not proven gone; at most `limit`."""
 
     def load(self, cluster: ClusterId) -> list[QueueLoad]:
         """Live Attempts and held devices there, by Queue, in order of paths; empty where nothing lives."""
