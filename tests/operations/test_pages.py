@@ -50,7 +50,7 @@ def a_plane(folder: Path, database: Database, valkey: str) -> Iterator[Fleet]:
 def test_every_secret_is_changed_as_the_page_says_while_work_goes_on(
     database: Database, valkey: str, postgres: Postgres, tmp_path: Path, shell: Path
 ) -> None:
-    tokens, offer, hello, sign, drop, role = pages.blocks("rotate-secrets.md")
+    tokens, offer, hello, sign, drop, _, _, role = pages.blocks("rotate-secrets.md")
     secrets = tmp_path / "secrets"
     with a_plane(tmp_path, database, valkey) as whole:
         whole.add_cluster("east")
