@@ -78,7 +78,7 @@ def _look_up(container: Container, token: str) -> Principal:
 
 def _may_change_rights(request: Request) -> bool:
     """Whether this request may end tokens or roles: every edit but those of Workloads."""
-    return request.method not in {"GET", "HEAD"} and not request.url.path.startswith("/api/v1/workloads")
+    return request.method not in {"GET", "HEAD"} and not request.scope["path"].startswith("/api/v1/workloads")
 
 
 def bearer_of(request: Request) -> str:

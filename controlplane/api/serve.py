@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import anyio.to_thread
 import structlog
 import uvicorn
 import uvloop
@@ -99,6 +100,8 @@ def _server(app: ASGIApp, host: str, port: int, head_seconds: float, certificate
 
 async def _run(container: Container) -> None:
     both = listeners(container)
+    # More threads than connections would only wait for one another.
+    anyio.to_thread.current_default_thread_limiter().total_tokens = container.settings.database_pool_size
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
         loop.add_signal_handler(name, both.stop)

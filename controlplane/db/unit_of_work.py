@@ -10,7 +10,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import Protocol, Self
 
-from sqlalchemy import Engine, text
+from sqlalchemy import DateTime, Engine, column, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -34,6 +34,10 @@ CHANNEL = "muster"
 EVERYBODY = "*"
 _PAYLOAD_BYTES_MAX = 7_900  # Postgres refuses 8,000
 
+_NOW = text("SELECT now() AS now").columns(column("now", DateTime(timezone=True)))
+_NOTIFY = text("SELECT pg_notify(:channel, :payload)")
+_GIVE_WORK = text("UPDATE pool SET dirty_version = dirty_version + 1, next_check_at = :now WHERE id = :pool")
+
 Clock = Callable[[Session], datetime]
 
 
@@ -47,7 +51,7 @@ class Wakeups(Protocol):
 
 def database_clock(session: Session) -> datetime:
     """The moment at which the transaction began, by the database's clock."""
-    moment = session.execute(text("SELECT now()")).scalar_one()
+    moment = session.execute(_NOW).scalar_one()
     assert isinstance(moment, datetime)
     return moment
 
@@ -172,14 +176,9 @@ class SqlUnitOfWork:
         if "audit" in self.__dict__:
             self.audit.write()
         if self._clusters:
-            self._session.execute(
-                text("SELECT pg_notify(:channel, :payload)"), {"channel": CHANNEL, "payload": payload(self._clusters)}
-            )
+            self._session.execute(_NOTIFY, {"channel": CHANNEL, "payload": payload(self._clusters)})
         for pool in sorted(self._pools):
-            self._session.execute(
-                text("UPDATE pool SET dirty_version = dirty_version + 1, next_check_at = :now WHERE id = :pool"),
-                {"pool": pool, "now": self.now},
-            )
+            self._session.execute(_GIVE_WORK, {"pool": pool, "now": self.now})
         self._session.commit()
 
 
