@@ -16,7 +16,7 @@ import pytest
 
 from tests.kube.client import Json
 from tests.kube.cluster import KubeCluster
-from tests.kube.node import cgroups, dns, images
+from tests.kube.node import cgroups, dns, images, packages
 from tests.kube.node.inside import KERNEL_SETTINGS
 from tests.kube.node.node import RealNode
 from tests.kube.node.packages import NodeUnavailable, software
@@ -167,6 +167,18 @@ def test_where_no_namespaces_are_given_the_reason_is_said(monkeypatch: pytest.Mo
 
     with pytest.raises(NodeUnavailable, match=r"root|Operation not permitted"):
         software()
+
+
+@pytest.mark.parametrize("busybox", ["bin/busybox", "usr/bin/busybox"], ids=["Debian 12", "Debian 13"])
+def test_programs_are_found_where_this_systems_packages_hold_them(busybox: str, tmp_path: Path) -> None:
+    others = [name for name in packages.PROGRAMS if name != packages.BUSYBOX]
+    for name in (*others, busybox):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert packages.found(tmp_path, packages.BUSYBOX) == tmp_path / busybox
+    assert packages.missing(tmp_path) is None
+    (tmp_path / others[0]).unlink()
+    assert packages.missing(tmp_path) == others[0]
 
 
 def slices(namespace: str, service: str) -> list[Json]:

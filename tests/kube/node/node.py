@@ -19,9 +19,8 @@ from typing import Self
 from tests.kube.client import Json
 from tests.kube.cluster import KubeCluster
 from tests.kube.commands import REAL_NODE
-from tests.kube.node import cgroups, configs, dns, images, relay
+from tests.kube.node import cgroups, configs, dns, images, packages, relay
 from tests.kube.node.configs import CONTAINERD, KUBELET, PLUGIN
-from tests.kube.node.packages import NAMESPACES
 from tests.kube.node.places import CARDS, RESOURCE, Order, Setup
 from tests.kube.objects import NodeShape, gpu_labels
 from tests.kube.processes import dying_with_us
@@ -103,7 +102,9 @@ class RealNode:
         self._watch_cgroups()
         configs.write(self._folder, self._cgroup)
         self._kube.write_node_kubeconfig(self._folder / "kubelet.kubeconfig")
-        archives = images.write(self._folder, self._software / "bin" / "busybox")
+        busybox = packages.found(self._software, packages.BUSYBOX)
+        assert busybox is not None, "packages.software() has seen it"
+        archives = images.write(self._folder, busybox)
         self._unshare()
         self._serve_outside()
         self._ask({"do": "start", "name": CONTAINERD})
@@ -129,7 +130,7 @@ class RealNode:
         config = self._folder / "setup.json"
         config.write_text(json.dumps(setup))
         ours, theirs = socket.socketpair()
-        command = ["unshare", *NAMESPACES, sys.executable, "-m", "tests.kube.node.inside"]
+        command = ["unshare", *packages.NAMESPACES, sys.executable, "-m", "tests.kube.node.inside"]
         with theirs, (self._folder / "inside.log").open("ab") as sink:
             process = subprocess.Popen(
                 [*command, str(config), str(theirs.fileno())],

@@ -14,7 +14,8 @@ from pathlib import Path
 from tests.kube import build
 
 PACKAGES = ("containerd", "runc", "containernetworking-plugins", "busybox-static")
-PROGRAMS = ("usr/bin/containerd", "usr/bin/ctr", "usr/sbin/runc", "usr/lib/cni/bridge", "bin/busybox")
+BUSYBOX = "bin/busybox"
+PROGRAMS = ("usr/bin/containerd", "usr/bin/ctr", "usr/sbin/runc", "usr/lib/cni/bridge", BUSYBOX)
 TOOLS = ("apt-get", "dpkg-deb", "unshare")
 FETCH_SECONDS_MAX = 300
 NAMESPACES = ("--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation=private")
@@ -35,10 +36,20 @@ def software(say: build.Say = build.say_on_stderr) -> Path:
     with build.lock(
         cache / "node.lock", lambda: say("kube: waiting for another run that is fetching a node's software")
     ):
-        if not all((folder / name).exists() for name in PROGRAMS):
+        if missing(folder) is not None:
             say(f"kube: fetching {', '.join(PACKAGES)} for a real node (36 MB, once; unpacked, not installed)")
             _unpack(folder)
     return folder
+
+
+def found(folder: Path, program: str) -> Path | None:
+    """Where one of PROGRAMS is below `folder`: some releases keep everything under /usr. None if it is nowhere."""
+    return next((place for place in (folder / program, folder / "usr" / program) if place.exists()), None)
+
+
+def missing(folder: Path) -> str | None:
+    """The first of PROGRAMS that is not there."""
+    return next((program for program in PROGRAMS if found(folder, program) is None), None)
 
 
 def _ask_for_the_machine() -> None:
@@ -46,8 +57,8 @@ def _ask_for_the_machine() -> None:
         raise NodeUnavailable("a real node needs Linux")
     if os.geteuid() != 0:
         raise NodeUnavailable("a real node needs root: a kubelet runs containers")
-    if missing := [name for name in TOOLS if shutil.which(name) is None]:
-        raise NodeUnavailable(f"a real node needs Debian or one of its children: there is no {missing[0]} here")
+    if lacking := [name for name in TOOLS if shutil.which(name) is None]:
+        raise NodeUnavailable(f"a real node needs Debian or one of its children: there is no {lacking[0]} here")
     tried = subprocess.run(["unshare", *NAMESPACES, "true"], capture_output=True, text=True, check=False)
     if tried.returncode != 0:
         raise NodeUnavailable(f"this machine gives no namespaces to a real node: {tried.stderr.strip()[:200]}")
@@ -66,8 +77,8 @@ def _unpack(folder: Path) -> None:
             raise NodeUnavailable(f"packages of a real node cannot be had: {words}")
         for package in fetched.glob("*.deb"):
             subprocess.run(["dpkg-deb", "--extract", package, unpacked], check=True, timeout=FETCH_SECONDS_MAX)
-        if missing := [name for name in PROGRAMS if not (unpacked / name).exists()]:
-            raise NodeUnavailable(f"this system's packages hold no {missing[0]}")
+        if (lacking := missing(unpacked)) is not None:
+            raise NodeUnavailable(f"this system's packages hold no {lacking}")
         shutil.rmtree(folder, ignore_errors=True)
         unpacked.rename(folder)
 
