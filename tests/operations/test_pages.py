@@ -202,6 +202,7 @@ class _Pod:
 
 
 def _furnish(kube: KubeCluster) -> None:
+    helm("version")  # skips, and says why, where there is neither helm nor kubectl
     kube.add_nodes(4, NodeShape(gpus=8))
     for name in (NAMESPACE, "nlp"):
         kube.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}])
