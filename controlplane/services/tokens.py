@@ -91,7 +91,7 @@ def revoke(uow: UnitOfWork, caller: Caller, number: int) -> None:
 def first_admin(uow: UnitOfWork, name: str = FIRST_ADMIN) -> str:
     """A token for the first admin, who may do everything; whoever reaches the database may ask for it."""
     principal = uow.tenancy.put_principal("person", name)
-    uow.tenancy.bind(principal, Binding(Role.PLATFORM_ADMIN))
+    uow.people.add_binding(principal, Binding(Role.PLATFORM_ADMIN))
     token = _new_token()
     number = uow.tenancy.add_token(NewToken(principal, digest(token), "first admin"))
     uow.audit.record(

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import Annotated, TypeVar
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, TypeAdapter
 
 from controlplane.api.auth import Calling, container_of
 from controlplane.api.bodies import SentBody
 from controlplane.api.openapi import takes
-from controlplane.api.parameters import RemovalQuery
+from controlplane.api.parameters import Number, RemovalQuery
 from controlplane.api.preconditions import Demanded, Stated, mark
 from controlplane.contract.rest.cordons import CordonAsked, DrainAsked, RemovalView
 from controlplane.contract.rest.fleet import ClusterView, DeviceView, NodeView
@@ -21,7 +21,6 @@ from controlplane.services.ports.unit_of_work import UnitOfWork, run
 from controlplane.services.validation import parsed
 
 Model = TypeVar("Model", bound=BaseModel)
-Number = Annotated[int, Path(ge=1, le=2**63 - 1)]
 router = APIRouter(prefix="/api/v1", tags=["fleet"])
 
 

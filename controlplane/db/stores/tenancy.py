@@ -127,19 +127,6 @@ class TenancyStore:
         given = {"kind": kind, "name": name, "now": self._now}
         return int(self._session.execute(statement, given).scalar_one())
 
-    def bind(self, principal_id: int, binding: Binding) -> None:
-        """Give it a role; a second time changes nothing."""
-        self._session.execute(
-            text(
-                "INSERT INTO role_binding (principal_id, role, queue_id, created_at)"
-                " SELECT :principal, :role, queue.id, :now FROM (SELECT 1) AS one"
-                " LEFT JOIN queue ON queue.path = CAST(:path AS text) AND queue.deleted_at IS NULL"
-                " WHERE CAST(:path AS text) IS NULL OR queue.id IS NOT NULL"  # never the whole plane by mistake
-                " ON CONFLICT DO NOTHING"
-            ),
-            {"principal": principal_id, "role": binding.role, "path": binding.queue_path, "now": self._now},
-        )
-
     def add_token(self, token: NewToken) -> int:
         """Store a token's hash."""
         statement = text(

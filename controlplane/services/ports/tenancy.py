@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Protocol
 
 from controlplane.core.facts.tenancy import (
-    Binding,
     NewToken,
     PoolFact,
     Principal,
@@ -45,9 +44,6 @@ class TenancyStore(Protocol):
 
     def put_principal(self, kind: str, name: str) -> int:
         """Write it if it is not there; return its id."""
-
-    def bind(self, principal_id: int, binding: Binding) -> None:
-        """Give it a role; a second time changes nothing."""
 
     def add_token(self, token: NewToken) -> int:
         """Store a token's hash."""
