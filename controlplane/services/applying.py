@@ -4,6 +4,7 @@ Documents of one request are compared with what is stored, kind by kind; what sa
 writer of documents at a time, so that of two who saw the same state one wins.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -45,6 +46,11 @@ class How:
     expected: Expected = UNCONDITIONAL
     prune: tuple[tuple[str, str], ...] | None = None
     dry_run: bool = False
+
+    def said(self) -> bytes:
+        """All of it in one form, the same in every process; what a repeated request is known by."""
+        expected = [sorted(self.expected.tags), self.expected.anything, self.expected.nothing]
+        return json.dumps([expected, self.prune, self.dry_run]).encode()
 
 
 def apply(

@@ -1,5 +1,8 @@
 """ETag, If-Match and If-None-Match over real HTTP: nothing is changed that its caller has not seen."""
 
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -96,3 +99,17 @@ def test_a_precondition_that_is_none_is_refused(admin: httpx.Client, headers: di
     answer = admin.put("/api/v1/documents/Pool/small", json=document("Pool", "small"), headers=headers)
     assert slug(answer) == (400, "invalid-precondition")
     assert admin.get("/api/v1/documents").json()["items"] == []
+
+
+def test_what_a_request_says_has_one_form_in_every_process() -> None:
+    """Else a repeated one (the same `Idempotency-Key`) that another process takes would be another one to it."""
+    code = """if True:
+        from controlplane.services.applying import How
+        from controlplane.services.preconditions import Expected
+        print(How(Expected(tags=frozenset(("one", "two", "three", "four", "five")))).said())
+    """
+    told = {
+        subprocess.check_output([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed})
+        for seed in ("1", "2", "3")
+    }
+    assert len(told) == 1

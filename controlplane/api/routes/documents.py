@@ -79,8 +79,8 @@ def apply_documents(
 
     if asked.dry_run:
         return replayable(rehearse(container.uow_factory, work))
-    said = (b"apply", repr(how).encode(), body.raw)
-    return replayable(carry_out(container.uow_factory, once(caller.principal, _key_of(request), *said), work))
+    key = once(caller.principal, _key_of(request), b"apply", how.said(), body.raw)
+    return replayable(carry_out(container.uow_factory, key, work))
 
 
 @router.get("/documents")
