@@ -53,7 +53,7 @@ def schema_of(url: str) -> Any:  # noqa: ANN401 - schemathesis types it by what 
     """The document that this listener serves."""
     import schemathesis  # noqa: PLC0415 - as above
 
-    document = httpx.get(f"{url}/openapi.json", trust_env=False).json()
+    document = httpx.get(f"{url}/openapi.json", trust_env=False, timeout=60).json()  # made when first asked for
     for operation in (each for methods in document["paths"].values() for each in methods.values()):
         operation.pop("security", None)  # who asks is always known here; strangers are tests/api/test_auth.py's
     return schemathesis.openapi.from_dict(document)
