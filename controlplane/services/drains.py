@@ -76,7 +76,7 @@ def begin(uow: UnitOfWork, cluster: ClusterFact, wanted: Drain, by: By) -> None:
     uow.wake_pool(cluster.pool)
 
 
-def carry_on(uow: UnitOfWork, cluster: ClusterFact, drained: Drain, by: By) -> int:
+def carry_on(uow: UnitOfWork, cluster: ClusterFact, drained: Drain, by: By, at_once: int = STOPPED_AT_ONCE_MAX) -> int:
     """Order what is due now of a locked Cluster's drain; returns how many Attempts were told to stop.
 
     Those of a large Cluster are told in pieces: what is left is the next sweep's.
@@ -88,7 +88,7 @@ def carry_on(uow: UnitOfWork, cluster: ClusterFact, drained: Drain, by: By) -> i
     told = 0
     clusters: set[ClusterId] = set()
     for states, outcome in steps:
-        keys = uow.cordons.live_in(cluster.id, states, STOPPED_AT_ONCE_MAX - told)
+        keys = uow.cordons.live_in(cluster.id, states, at_once - told)
         if keys:
             clusters |= attempts.stop_those(uow, keys, states, attempts.Ending(outcome, why), by)
             told += len(keys)

@@ -6,7 +6,7 @@ import pytest
 
 from controlplane.core.facts.ledger import AuditEntry
 from controlplane.core.facts.queries import AuditFilter, Scope
-from controlplane.db.stores import queries_audit
+from controlplane.db.stores.queries_audit import USUAL, Looks, audit
 from tests.services.planes import Plane
 from tests.support.databases import Database
 
@@ -27,13 +27,14 @@ def plane(database: Database) -> Iterator[Plane]:
     plane.close()
 
 
-def pages(plane: Plane, limit: int, asked: AuditFilter = EVERYTHING) -> list[list[str]]:
+def pages(plane: Plane, limit: int, asked: AuditFilter = EVERYTHING, looks: Looks = USUAL) -> list[list[str]]:
     """Deeds of lab, page by page."""
     found: list[list[str]] = []
     before = None
     with plane.uow() as uow:
+        session = uow.queries._session  # noqa: SLF001 - the statements themselves are on trial
         while True:
-            page = uow.queries.audit(Scope(("lab",)), asked, before, limit)
+            page = audit(session, Scope(("lab",)), asked, before, limit, looks)
             found.append([each.action for each in page.items if each.action.startswith("deed-")])
             if page.last is None:
                 return found
@@ -44,18 +45,14 @@ DEEDS = [f"deed-{10 * number}" for number in reversed(range(MINE))]
 
 
 @pytest.mark.parametrize("limit", [1, 3, MINE, 100])
-def test_each_line_comes_once_however_few_a_page_may_look_through(
-    plane: Plane, limit: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_line_comes_once_however_few_a_page_may_look_through(plane: Plane, limit: int) -> None:
     assert [deed for page in pages(plane, limit) for deed in page] == DEEDS
-    monkeypatch.setattr(queries_audit, "ROWS_LOOKED_THROUGH", 4)
-    monkeypatch.setattr(queries_audit, "LOOKS_MAX", 2)
-    short = pages(plane, limit)
+    short = pages(plane, limit, looks=Looks(rows=4, most=2))
     assert [deed for page in short for deed in page] == DEEDS
     assert [] in short, "a page may have nothing where others follow"
 
 
-def test_what_else_is_asked_for_is_obeyed_in_each_look(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queries_audit, "ROWS_LOOKED_THROUGH", 2)
-    assert [deed for page in pages(plane, 2, AuditFilter(actor="ben")) for deed in page] == DEEDS[::2]
-    assert pages(plane, 100, AuditFilter(object_kind="pool")) == [[]]
+def test_what_else_is_asked_for_is_obeyed_in_each_look(plane: Plane) -> None:
+    looks = Looks(rows=2)
+    assert [deed for page in pages(plane, 2, AuditFilter(actor="ben"), looks) for deed in page] == DEEDS[::2]
+    assert pages(plane, 100, AuditFilter(object_kind="pool"), looks) == [[]]

@@ -4,6 +4,7 @@ A row belongs to the Queue of its Workload, or to the Queue that it is about; wh
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -39,14 +40,24 @@ _ASKED = {
     "before": "audit.id < :before",
 }
 
-ROWS_LOOKED_THROUGH, LOOKS_MAX = 10_000, 10
-"""How many rows one statement looks through for those in somebody's sight, and how often for one page."""
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """How many rows one statement looks through for those in somebody's sight, and how often for one page."""
+
+    rows: int = 10_000
+    most: int = 10
 
 
-def audit(session: Session, scope: Scope, wanted: AuditFilter, before: int | None, limit: int) -> PageOf[AuditView]:
+USUAL = Looks()
+
+
+def audit(
+    session: Session, scope: Scope, wanted: AuditFilter, before: int | None, limit: int, looks: Looks = USUAL
+) -> PageOf[AuditView]:
     """Youngest first; of a scope with paths, what belongs to the Queues there.
 
-    Whose a row is stands in no index, so such a page ends after `LOOKS_MAX` looks, full or not, where others follow.
+    Whose a row is stands in no index, so such a page ends after so many looks, full or not, where others follow.
     """
     asked: dict[str, object | None] = {
         "object_kind": wanted.object_kind, "object_id": wanted.object_id, "actor": wanted.actor, "since": wanted.since,
@@ -56,13 +67,13 @@ def audit(session: Session, scope: Scope, wanted: AuditFilter, before: int | Non
         rows = session.execute(*_question(_page, given, before, limit=limit + 1)).all()
         return _paged(rows, limit)
     rows, floor = [], before
-    for _ in range(LOOKS_MAX):
-        look = session.execute(*_question(_look, given, floor, limit=ROWS_LOOKED_THROUGH)).one()
+    for _ in range(looks.most):
+        look = session.execute(*_question(_look, given, floor, limit=looks.rows)).one()
         if look.floor is None:
             return _paged(rows, limit)
         told = {"floor": look.floor, "paths": list(scope.paths), "limit": limit + 1 - len(rows)}
         rows += session.execute(*_question(_in_sight, given, floor, **told)).all()
-        if len(rows) > limit or look.rows < ROWS_LOOKED_THROUGH:
+        if len(rows) > limit or look.rows < looks.rows:
             return _paged(rows, limit)
         floor = look.floor
     return PageOf(_paged(rows, limit).items, (str(floor),))
