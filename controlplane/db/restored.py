@@ -5,8 +5,10 @@ from the beginning, so they lie in its future. Run as the owner of the tables, w
 """
 
 from sqlalchemy import Connection, NullPool, create_engine, text
+from sqlalchemy.exc import DBAPIError
 
 from controlplane.db.engine import driver_url
+from controlplane.db.failures import translated
 
 COLUMNS = text("""
     SELECT c.table_name, c.column_name FROM information_schema.columns c
@@ -18,10 +20,17 @@ HORIZON = ("audit_seal", "horizon")
 
 
 def settle_transactions(url: str) -> int:
-    """Let no row be written by a transaction that is still to come; returns how many were. Twice is once."""
+    """Let no row be written by a transaction that is still to come; returns how many were. Twice is once.
+
+    Raises Unavailable.
+    """
     engine = create_engine(driver_url(url), poolclass=NullPool, connect_args={"application_name": "muster-restored"})
-    with engine.begin() as connection:
-        return sum(_settle(connection, row.table_name, row.column_name) for row in connection.execute(COLUMNS).all())
+    try:
+        with engine.begin() as connection:
+            found = connection.execute(COLUMNS).all()
+            return sum(_settle(connection, row.table_name, row.column_name) for row in found)
+    except DBAPIError as error:
+        raise translated(error) or error from error
 
 
 def _settle(connection: Connection, table: str, column: str) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from controlplane.bootstrap import first_admin_token
+from controlplane.core.facts.collisions import Unavailable
 from controlplane.install import kubernetes, upkeep
 from controlplane.services.errors import Conflict, NotFound
 from controlplane.services.signing import load_signer
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _said(refused, EXIT_REFUSED)
     except (Wrong, NotFound, ValidationError) as error:
         return _said(error, EXIT_WRONG)
-    except (kubernetes.Unreachable, OSError) as error:
+    except (kubernetes.Unreachable, Unavailable, OSError) as error:
         return _said(error, EXIT_FAILED)
     return 0
 

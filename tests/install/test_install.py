@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from controlplane.embedded.home import free_port
 from controlplane.services.signing import KEY_FILE
 from tests.support.api import serving, settings_for
 from tests.support.databases import ROOT, Database
@@ -89,6 +90,18 @@ def test_a_terminal_is_no_place_for_a_token(database: Database) -> None:
     os.close(ours)
     assert done.returncode == 2
     assert "stdout is a terminal" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("first-admin", "--file", "-"), ("recovery", "status"), ("recovery", "begin"), ("new-sessions",)],
+    ids=" ".join,
+)
+def test_without_its_database_a_command_says_so_in_a_line(words: tuple[str, ...]) -> None:
+    done = install(None, *words, DATABASE_URL=f"postgresql://muster@127.0.0.1:{free_port()}/muster")
+    assert done.returncode == 1
+    assert done.stderr.startswith("muster: connection failed")
+    assert "Traceback" not in done.stderr
 
 
 def test_the_signing_key_is_made_once_in_its_folder(tmp_path: Path) -> None:
