@@ -8,9 +8,9 @@ from controlplane.contract.rest.cordons import WorkChoice
 from controlplane.core.facts.attempts import PodState
 from controlplane.services import accounting, attempts, drains, enrolment, fleet, removal
 from controlplane.services.attempt_batch import By
-from controlplane.services.cordons import Wish, locked
+from controlplane.services.cordons import Wish
 from controlplane.services.errors import Conflict, Forbidden, NotFound, Unauthenticated
-from controlplane.services.ports.unit_of_work import UnitOfWork, run
+from controlplane.services.ports.unit_of_work import run
 from tests.services.agents import Agent, create, node, placed, plan, ready, token_for
 from tests.services.planes import H100, Plane
 
@@ -110,24 +110,6 @@ def test_what_was_placed_and_has_not_started_is_given_back_at_once(plane: Plane)
     us.sync()
     us.run(us.only())
     assert attempts_of(plane, gang) == [("ended", "voided", "cluster-drained"), ("running", None, None)]
-
-
-def test_a_large_cluster_is_emptied_in_pieces_so_that_nobody_waits_long_for_one(plane: Plane) -> None:
-    eu = ready(plane, "eu", *(node(f"e{number}") for number in range(5)))
-    team = plane.queue("team", nominal=40)
-    for number in range(5):
-        _, name = placed(plane, eu, team, pods=1, name=f"gang-{number}")
-        eu.run(name)
-    drain(plane, "eu")
-    plane.do("UPDATE cluster SET drain_deadline_at = now() - interval '1 second'")
-
-    def piece(uow: UnitOfWork) -> int:
-        cluster = locked(uow, "eu")
-        assert cluster.drain is not None
-        return drains.carry_on(uow, cluster, cluster.drain, By("root"), at_once=2)
-
-    assert [run(plane.uow, piece) for _ in range(4)] == [2, 2, 1, 0]
-    assert len(plane.rows("SELECT FROM attempt WHERE state = 'stopping'")) == 5
 
 
 def test_a_start_and_a_drain_at_the_same_moment_leave_it_running_or_give_it_back_whole(plane: Plane) -> None:
