@@ -24,7 +24,7 @@ from agents.work import Workbench
 from controlplane.contract.agent.base import PROTOCOL_OLDEST, PROTOCOL_VERSION
 from controlplane.contract.agent.enrolment import HelloReply, HelloRequest
 from controlplane.contract.agent.inventory import InventoryDelta
-from controlplane.contract.agent.sync import ListPart, PodPlace, SyncReply, SyncRequest
+from controlplane.contract.agent.sync import WAIT_SECONDS_MAX, ListPart, PodPlace, SyncReply, SyncRequest
 
 TICK_SECONDS = 1.0  # budgets and refusals mature without any event
 GATHER_SECONDS = 0.01  # events of one cause come together
@@ -231,7 +231,7 @@ class Agent:
         if reply.incarnation != self._incarnation:
             self._cursor = 0
         self._incarnation = reply.incarnation
-        self._poll_seconds = reply.poll_seconds
+        self._poll_seconds = min(reply.poll_seconds, WAIT_SECONDS_MAX)
         self._pulse.session_lives(reply.lease_seconds)
         self._exchanges = 0
         self._wants_whole, self._listed_upto = True, None
@@ -332,7 +332,7 @@ class Agent:
             for directive in directives:
                 log.info("directive", object=directive.object_id, kind=directive.kind, gen=directive.gen)
         self._cursor = reply.cursor
-        self._poll_seconds = reply.poll_seconds
+        self._poll_seconds = min(reply.poll_seconds, WAIT_SECONDS_MAX)
         if self._namespaces() != self._namespaces_told or self._enroller.is_key_old():
             self._is_open = False  # only a hello can tell
         self._bench.forget_gone()

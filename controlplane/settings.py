@@ -56,7 +56,10 @@ class Settings(BaseSettings):
     streams_per_principal: int = Field(default=10, ge=1, le=10_000, description="Of these, those of one principal.")
     secrets_dir: Path | None = Field(default=None, description="Folder of the plane's signing key; the API needs it.")
 
-    poll_seconds: Seconds = Field(default=25, description="The longest that an agent's sync waits for directives.")
+    # No longer than the agents' protocol lets them wait: contract/agent/sync.py.
+    poll_seconds: int = Field(
+        default=25, ge=1, le=60, description="The longest that an agent's sync waits for directives."
+    )
     lease_seconds: Seconds = Field(default=60, description="How long an agent's Session may act after a reply.")
     planner_lease_seconds: Seconds = Field(default=3, description="How long a planner owns its Pool unrenewed.")
     sweep_seconds: Seconds = Field(default=2, description="Pause between two sweeps of the due rows.")

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from controlplane.contract.agent.sync import WAIT_SECONDS_MAX, SyncRequest
 from controlplane.settings import Settings
 
 SERVERS = {"DATABASE_URL": "postgresql://db.example/muster", "REDIS_URL": "redis://cache.example/0"}
@@ -86,6 +87,15 @@ def test_a_plane_without_a_server_does_not_start(server: str, environment: pytes
 def test_no_time_is_below_a_second(variable: str, environment: pytest.MonkeyPatch) -> None:
     environment.setenv(variable, "0")
     with pytest.raises(ValidationError):
+        Settings()
+
+
+def test_agents_are_not_asked_to_wait_longer_than_their_protocol_lets_them(environment: pytest.MonkeyPatch) -> None:
+    """An agent that is told of a longer wait could not say it, and would end."""
+    environment.setenv("MUSTER_POLL_SECONDS", str(WAIT_SECONDS_MAX))
+    SyncRequest(session_epoch=1, seq=1, cursor=0, wait_seconds=Settings().poll_seconds)
+    environment.setenv("MUSTER_POLL_SECONDS", str(WAIT_SECONDS_MAX + 1))
+    with pytest.raises(ValidationError, match="poll_seconds"):
         Settings()
 
 

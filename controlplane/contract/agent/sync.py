@@ -10,6 +10,8 @@ from controlplane.contract.agent.attempts import AttemptObservation, Directive, 
 from controlplane.contract.agent.base import Amount, Key, Text, WireModel
 from controlplane.contract.agent.inventory import InventoryDelta
 
+WAIT_SECONDS_MAX = 60
+
 
 class PodPlace(WireModel):
     """Where a pod stands in a complete list, which is in order of these three, by code points."""
@@ -42,7 +44,7 @@ class SyncRequest(WireModel):
     session_epoch: Amount
     seq: Amount
     cursor: Amount  # number of the last directive received and kept
-    wait_seconds: int = Field(default=25, ge=0, le=60)
+    wait_seconds: int = Field(default=25, ge=0, le=WAIT_SECONDS_MAX)
     attempts: list[AttemptObservation] = Field(default_factory=list, max_length=2_000)
     pods: list[PodObservation] = Field(default_factory=list, max_length=5_000)
     inventory: InventoryDelta | None = None
