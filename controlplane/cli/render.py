@@ -67,10 +67,10 @@ def name_of(each: Json) -> str:
 
 
 def as_yaml(value: object) -> str:
-    """For people who keep it in a file."""
+    """For people who keep it in a file; of plain values as JSON has them, for YAML knows no enumeration of ours."""
     import yaml
 
-    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120)
+    return yaml.safe_dump(json.loads(json.dumps(value)), sort_keys=False, allow_unicode=True, width=120)
 
 
 def listed(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
 from controlplane.cli import local
@@ -44,6 +45,12 @@ def test_status_shows_each_process_and_why_it_started_again(home: Home, plane: s
     told = json.loads(muster(home, "status", "-o", "json").output)
     assert told["running"]
     assert [each["name"] for each in told["processes"]] == ["postgres", "valkey", "steady", "short"]
+
+
+def test_status_is_told_in_yaml_too(home: Home, plane: subprocess.Popen[str]) -> None:
+    ready(home)
+    told = yaml.safe_load(muster(home, "status", "-o", "yaml").output)
+    assert told == json.loads(muster(home, "status", "-o", "json").output)
 
 
 def test_a_second_plane_is_refused_in_one_way(home: Home, plane: subprocess.Popen[str]) -> None:
