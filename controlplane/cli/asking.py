@@ -21,7 +21,7 @@ LabelOption = Annotated[list[str] | None, typer.Option("--label", "-l", metavar=
 ReasonOption = Annotated[str, typer.Option("--reason", "-r", help="Why; everybody sees it.")]
 ForOption = Annotated[str, typer.Option("--for", help="For how long, as in 2h; none: until it is taken back.")]
 TokenFileOption = Annotated[
-    str, typer.Option("--token-file", help="Write the token there (0600) instead of showing it.")
+    str, typer.Option("--token-file", help="Write the token to this new file (0600) instead of showing it.")
 ]
 LimitOption = Annotated[int, typer.Option(min=1, help="At most so many.")]
 

@@ -51,10 +51,10 @@ def create_cluster(
     """Make a cluster, and the one-time token with which its agent enrols."""
     labels = pairs_of(label, "--label")
     body = {"name": name, "labels": labels, "spec": {"pool": pool}, "tokenValid": valid, "autoAccept": auto_accept}
-    _show_token(client().make("/clusters", body), token_file, output)
+    _show_token("/clusters", body, token_file, output)
 
 
-@command(clusters, "token", "muster cluster token eu-west --valid 30m --token-file eu-west.token")
+@command(clusters, "token", "muster cluster token eu-west --valid 30m --token-file again.token")
 def issue_token(
     name: ClusterName,
     valid: ValidOption = "1h",
@@ -64,14 +64,17 @@ def issue_token(
 ) -> None:
     """Make another enrolment token for a cluster."""
     body = {"tokenValid": valid, "autoAccept": auto_accept}
-    _show_token(client().make(f"/clusters/{name}/enrolment-tokens", body), token_file, output)
+    _show_token(f"/clusters/{name}/enrolment-tokens", body, token_file, output)
 
 
 @command(clusters, "accept", "muster cluster accept home")
 def accept_cluster(name: ClusterName, output: OutputOption = Output.TABLE) -> None:
     """Let an enrolled cluster take work."""
     found = client().post(f"/clusters/{name}/accept")
-    render.show(found, output, lambda: print(f"{name} is {found['state']}"))
+    told = f"{name} is {found['state']}"
+    if found.get("agent") == "banned":
+        told += f", and its agent is banned; `muster cluster token {name}` lets another one enrol"
+    render.show(found, output, lambda: print(told))
 
 
 @command(clusters, "revoke", "muster cluster revoke eu-west")
@@ -173,9 +176,11 @@ def _removal(seen: Json) -> list[str]:
     return [lives, *queues, *choices]
 
 
-def _show_token(made: Json, token_file: str, output: Output) -> None:
-    words = f"{made['cluster']} can be enrolled at {made['agentUrl']}, which ends {until(made['expiresAt'])}"
-    tell_secret(made, words, token_file, output, made["cluster"])
+def _show_token(path: str, body: Json, token_file: str, output: Output) -> None:
+    def words(made: Json) -> str:
+        return f"{made['cluster']} can be enrolled at {made['agentUrl']}, which ends {until(made['expiresAt'])}"
+
+    tell_secret(lambda: client().make(path, body), words, token_file, output, lambda made: made["cluster"])
 
 
 def _lasting(cordon: Json | None) -> str:
@@ -197,6 +202,8 @@ def cordoned(cordon: Json | None) -> str:
 
 
 def _state(each: Json) -> str:
+    if each.get("agent") == "banned":
+        return "banned"
     if each.get("drain"):
         return "draining"
     return "cordoned" if each.get("cordon") and each["state"] == "ready" else str(each["state"])
@@ -212,12 +219,18 @@ def _show(found: Json) -> None:
             ("Labels", render.labels(found["labels"])),
             ("Nodes", f"{found['nodesReady']} of {found['nodes']} ready"), ("Levels", ", ".join(found["levels"])),
             ("Namespaces", ", ".join(found["namespaces"])), ("Kubernetes", found["kubernetesVersion"]),
-            ("Agent", found["agentVersion"]), ("Heard", ago(found["lastHeardAt"])), ("Silent for", _silent(found)),
+            ("Agent", _agent(found)), ("Heard", ago(found["lastHeardAt"])), ("Silent for", _silent(found)),
         ]
     )  # fmt: skip
     if found["flavors"]:
         print()
         render.rows(COUNTS, found["flavors"])
+
+
+def _agent(found: Json) -> str:
+    if found.get("agent") != "banned":
+        return str(found["agentVersion"])
+    return f"banned; `muster cluster token {found['name']}` lets another one enrol"
 
 
 def _silent(found: Json) -> str:

@@ -1,5 +1,6 @@
 """Files that somebody names: read with a bound, written for their owner alone; folders read whole, in order."""
 
+import contextlib
 import json
 import os
 import stat
@@ -7,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from controlplane.cli.errors import CommandError, Exit
 
@@ -69,14 +71,53 @@ def joined(files: Sequence[Read]) -> bytes:
     return b"\n---\n".join(part for file in files for part in _parts(file))
 
 
-def write_private(path: str, text: str) -> None:
-    """One line into a file of mode 0600."""
-    try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
-            os.fchmod(out.fileno(), 0o600)  # it may have been there, open to others
-            out.write(text + "\n")
-    except OSError as error:
-        raise CommandError(f"cannot write {path}: {error.strerror}", Exit.WRONG_INPUT) from None
+class PrivateFile:
+    """A new file of mode 0600 for one line, open while its block runs: that none can be written is known at once.
+
+    Gone again where nothing was written. Raises CommandError for a path that cannot be written, and for a file that is
+    there: what it holds is somebody's. What is no regular file, as a pipe or /dev/null, loses nothing and is taken.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._is_new = False
+        self._is_written = False
+
+    def __enter__(self) -> Self:
+        try:
+            self._file = open(self._opened(), "w", encoding="utf-8")
+        except OSError as error:
+            raise self._failed(error) from None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            self._file.close()
+            if self._is_new and not self._is_written:
+                Path(self.path).unlink()
+
+    def write(self, line: str) -> None:
+        """The line; raises CommandError where the disk takes no more."""
+        try:
+            self._file.write(line + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise self._failed(error) from None
+        self._is_written = True
+
+    def _opened(self) -> int:
+        try:
+            number = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            if not Path(self.path).exists() or Path(self.path).is_file():
+                words = f"{self.path} is there already and is not overwritten; name another file, or remove it"
+                raise CommandError(words, Exit.WRONG_INPUT) from None
+            return os.open(self.path, os.O_WRONLY)
+        self._is_new = True
+        return number
+
+    def _failed(self, error: OSError) -> CommandError:
+        return CommandError(f"cannot write {self.path}: {error.strerror}", Exit.WRONG_INPUT)
 
 
 def _documents_in(folder: str) -> Iterator[str]:

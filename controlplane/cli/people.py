@@ -73,8 +73,12 @@ def create_token(  # noqa: PLR0917 - options of a command are its arguments
         "principal": principal, "kind": _kind(service), "role": role.value, "queue": queue, "expiresIn": expires_in,
         "name": name or None, "scopes": [each.value for each in scope or []] or None,
     }  # fmt: skip
-    made = client().post("/tokens", {key: value for key, value in body.items() if value is not None})
-    tell_secret(made, f"token {made['id']} of {principal} ({role}), {_ending(made)}", token_file, output, made["id"])
+    given = {key: value for key, value in body.items() if value is not None}
+
+    def words(made: Json) -> str:
+        return f"token {made['id']} of {principal} ({role}), {_ending(made)}"
+
+    tell_secret(lambda: client().post("/tokens", given), words, token_file, output, lambda made: made["id"])
 
 
 @command(tokens, "list", "muster token list", "muster token list -o json")

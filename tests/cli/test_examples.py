@@ -66,7 +66,7 @@ EDITOR=true muster document edit Queue lab/vision
 muster document delete Policy default
 
 muster cluster create eu-west --label region=eu --token-file eu-west.token
-muster cluster token eu-west --valid 30m --token-file eu-west.token
+muster cluster token eu-west --valid 30m --token-file again.token
 muster cluster revoke eu-west
 muster cluster remove eu-west --yes
 then muster cluster create home --token-file home.token

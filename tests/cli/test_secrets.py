@@ -60,6 +60,28 @@ def test_a_context_is_shown_without_its_token(lonely: Muster, tmp_path: Path) ->
     assert (lonely("context list").out, lonely("list").code) == ("", 2)
 
 
+def test_a_token_goes_into_a_new_file_or_is_not_made(muster: Muster, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.write_text("precious", encoding="utf-8")
+    refused = ((kept, "is there already"), (tmp_path / "no" / "folder", "cannot write"))
+    for line, listed in (
+        ("token create bob", "token list -o name"),
+        ("cluster create eu-west", "cluster list -o name"),
+    ):
+        before = muster.fine(listed)
+        for file, words in refused:
+            ran = muster(f"{line} --token-file {file}")
+            assert (ran.code, words in ran.err, str(file) in ran.err) == (2, True, True)
+        assert muster.fine(listed) == before, "nothing was made"
+        assert kept.read_text(encoding="utf-8") == "precious"
+
+
+def test_a_token_that_was_refused_leaves_no_file(muster: Muster, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    assert muster(f"token create bob --expires-in nonsense --token-file {file}").code == 2
+    assert not file.exists()
+
+
 def test_a_certificate_that_nobody_vouches_for_is_refused(lonely: Muster, impostor: str) -> None:
     ran = lonely("list", MUSTER_URL=impostor, MUSTER_TOKEN=TOKEN)
     assert (ran.code, ran.out) == (5, "")
