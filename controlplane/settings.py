@@ -8,7 +8,7 @@ names that everybody uses, `DATABASE_URL` and `REDIS_URL`.
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, model_validator
+from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 Seconds = Annotated[int, Field(ge=1, le=86_400)]
@@ -81,3 +81,28 @@ class Settings(BaseSettings):
         """The external address of the agents' listener; signed requests name it as their audience."""
         scheme = "https" if self.tls_cert_file else "http"
         return self.agent_url or f"{scheme}://{self.agent_host}:{self.agent_port}"
+
+
+class SettingsUnusable(Exception):
+    """The environment does not say what a process needs; its text names each variable, in one line."""
+
+
+def settings_of_environment() -> Settings:
+    """What the environment says; raises SettingsUnusable."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        problems = [(_variable(each["loc"]), each["type"], each["msg"]) for each in error.errors()]
+    missing = [variable for variable, kind, _ in problems if kind == "missing"]
+    wrong = [
+        f"{variable}: {message.removeprefix('Value error, ')}".removeprefix(": ")
+        for variable, kind, message in problems
+        if kind != "missing"
+    ]
+    raise SettingsUnusable("; ".join([f"not set: {', '.join(missing)}"] * bool(missing) + wrong))
+
+
+def _variable(place: tuple[int | str, ...]) -> str:
+    """The variable of a field that was found wrong; "" for one that is not a single field's."""
+    name = str(place[0]) if place else ""
+    return f"MUSTER_{name.upper()}" if name in Settings.model_fields else name

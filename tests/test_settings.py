@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from controlplane.contract.agent.sync import WAIT_SECONDS_MAX, SyncRequest
-from controlplane.settings import Settings
+from controlplane.settings import Settings, SettingsUnusable, settings_of_environment
 
 SERVERS = {"DATABASE_URL": "postgresql://db.example/muster", "REDIS_URL": "redis://cache.example/0"}
 GIVEN = {
@@ -113,3 +113,11 @@ def test_certificate_and_key_come_together(environment: pytest.MonkeyPatch) -> N
     environment.setenv("MUSTER_TLS_KEY_FILE", "tls.key")
     assert Settings().tls_key_file == Path("tls.key")
     assert Settings().agent_audience() == "https://127.0.0.1:8441"
+
+
+def test_what_is_wrong_is_said_by_variable_in_one_line(environment: pytest.MonkeyPatch) -> None:
+    environment.delenv("REDIS_URL")
+    environment.setenv("MUSTER_API_PORT", "70000")
+    with pytest.raises(SettingsUnusable) as found:
+        settings_of_environment()
+    assert str(found.value) == "not set: REDIS_URL; MUSTER_API_PORT: Input should be less than or equal to 65535"

@@ -9,14 +9,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from controlplane.bootstrap import first_admin_token
 from controlplane.core.facts.collisions import Unavailable
 from controlplane.install import kubernetes, upkeep
 from controlplane.services.errors import Conflict, NotFound
 from controlplane.services.signing import load_signer
-from controlplane.settings import Settings
+from controlplane.settings import SettingsUnusable, settings_of_environment
 
 EXIT_FAILED = 1
 EXIT_WRONG = 2
@@ -40,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _signing_key(asked.folder, asked.secret, asked.account)
     except Conflict as refused:
         return _said(refused, EXIT_REFUSED)
-    except (Wrong, NotFound, ValidationError) as error:
+    except (Wrong, NotFound, SettingsUnusable) as error:
         return _said(error, EXIT_WRONG)
     except (kubernetes.Unreachable, Unavailable, OSError) as error:
         return _said(error, EXIT_FAILED)
@@ -51,7 +49,7 @@ def _first_admin(file: str, *, again: bool) -> None:
     if file == STDOUT:
         if sys.stdout.isatty():
             raise Wrong("stdout is a terminal, which is no place for a token: name a file, or send stdout into one")
-        sys.stdout.write(first_admin_token(Settings(), only_first=not again) + "\n")
+        sys.stdout.write(first_admin_token(settings_of_environment(), only_first=not again) + "\n")
         return
     # The file first: a token that could not be written down would be one that nobody has.
     try:
@@ -60,7 +58,7 @@ def _first_admin(file: str, *, again: bool) -> None:
         raise Wrong(f"cannot make {file}: {error.strerror}") from error
     try:
         with os.fdopen(descriptor, "w", encoding="ascii") as out:
-            out.write(first_admin_token(Settings(), only_first=not again) + "\n")
+            out.write(first_admin_token(settings_of_environment(), only_first=not again) + "\n")
     except BaseException:
         Path(file).unlink(missing_ok=True)
         raise
@@ -93,10 +91,10 @@ def _parser() -> argparse.ArgumentParser:
     admin.add_argument("--again", action="store_true", help="all administrators' tokens are lost: make another")
     key = commands.add_parser("signing-key", help="the key that signs what agents are told; one that is there is kept")
     where = key.add_mutually_exclusive_group(required=True)
-    where.add_argument("--folder", type=Path, help="make it in this folder")
+    where.add_argument("--folder", type=upkeep.folder, help="make it in this folder")
     where.add_argument("--secret", help="make it in a Secret of the namespace that this pod runs in")
     key.add_argument(
-        "--account", type=Path, default=kubernetes.ACCOUNT, help="where the pod's ServiceAccount is mounted"
+        "--account", type=upkeep.folder, default=kubernetes.ACCOUNT, help="where the pod's ServiceAccount is mounted"
     )
     upkeep.add(commands)
     return parser

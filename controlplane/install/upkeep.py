@@ -16,7 +16,7 @@ from controlplane.services import recovery, signing_keys
 from controlplane.services.errors import Conflict
 from controlplane.services.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory, run
 from controlplane.services.recovery import Recovery
-from controlplane.settings import Settings
+from controlplane.settings import settings_of_environment
 
 ACTOR = "operator"
 PAUSE_SECONDS = 0.5
@@ -32,7 +32,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     """Put the commands beside the others."""
     rotate = commands.add_parser("rotate-signing-key", help="one step: next, promote, retire; new-sessions in between")
     rotate.add_argument("step", choices=sorted(STEPS))
-    rotate.add_argument("--folder", type=Path, required=True, help="where the plane's signing key is")
+    rotate.add_argument("--folder", type=folder, required=True, help="where the plane's signing key is")
     rotate.set_defaults(upkeep=_rotate)
     hello = commands.add_parser("new-sessions", help="have every agent say hello again, and wait until all have")
     hello.add_argument("--wait", type=int, default=WAIT_SECONDS, metavar="SECONDS", help=f"default: {WAIT_SECONDS}")
@@ -41,6 +41,13 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     recover.add_argument("what", choices=["begin", "status", "end"])
     recover.add_argument("--without", action="append", default=[], metavar="CLUSTER", help="that will not come (end)")
     recover.set_defaults(upkeep=_recovery)
+
+
+def folder(given: str) -> Path:
+    """A folder's name; "", as an unset variable gives, is refused: it would be the folder that one stands in."""
+    if not given.strip():
+        raise argparse.ArgumentTypeError("names no folder (is its variable set?)")
+    return Path(given)
 
 
 def _rotate(asked: argparse.Namespace) -> None:
@@ -82,7 +89,7 @@ def _new_sessions(asked: argparse.Namespace) -> None:
 
 def _recovery(asked: argparse.Namespace) -> None:
     if asked.what == "begin":
-        settled = settle_transactions(Settings())
+        settled = settle_transactions(settings_of_environment())
         if settled:
             _say(f"{settled} rows bore numbers of another server's transactions, and have ours now")
 
@@ -106,7 +113,7 @@ def _names(found: Recovery) -> str:
 
 
 def _with_database(work: Callable[[UnitOfWorkFactory], None]) -> None:
-    container = build_container(Settings())
+    container = build_container(settings_of_environment())
     try:
         work(container.uow_factory)
     finally:

@@ -117,3 +117,65 @@ def test_outside_of_a_pod_no_secret_is_made_and_the_reason_is_said(environment: 
     done = install(None, "signing-key", "--secret", "keys", "--account", str(tmp_path), **environment)
     assert done.returncode == 1
     assert "no ServiceAccount is mounted" in done.stderr
+
+
+@pytest.mark.parametrize("step", [("signing-key",), ("rotate-signing-key", "next")], ids=" ".join)
+def test_an_unset_variable_is_no_folder(step: tuple[str, ...]) -> None:
+    done = install(None, *step, "--folder", "")
+    assert done.returncode == 2
+    assert "argument --folder: names no folder" in done.stderr
+
+
+def without_settings(*words: str) -> subprocess.CompletedProcess[str]:
+    left_out = {"DATABASE_URL", "REDIS_URL", "MUSTER_DATABASE_URL", "MUSTER_REDIS_URL"}
+    environment = {name: text for name, text in os.environ.items() if name not in left_out}
+    return subprocess.run(
+        [sys.executable, "-m", *words],
+        env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS_MAX,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("controlplane.install", "first-admin", "--file", "-"),
+        ("controlplane.install", "recovery", "begin"),
+        ("controlplane.install", "new-sessions"),
+        ("controlplane.db.migrate",),
+        ("controlplane.db.migrate", "--down", "base"),
+    ],
+    ids=" ".join,
+)
+def test_variables_that_are_not_set_are_named_in_a_line(words: tuple[str, ...]) -> None:
+    done = without_settings(*words)
+    assert (done.returncode, done.stderr) == (2, "muster: not set: DATABASE_URL, REDIS_URL\n")
+
+
+@pytest.mark.parametrize(
+    ("url", "arguments", "code", "line"),
+    [
+        ("postgresql://muster@127.0.0.1:1/muster", (), 1, "muster: connection failed"),
+        ("postgresql//secret", (), 2, "muster: Could not parse"),
+        ("postgresql://muster@127.0.0.1:1/muster", ("--down", ""), 2, "usage: "),
+    ],
+)
+def test_a_migration_that_cannot_be_says_so_in_a_line(
+    url: str, arguments: tuple[str, ...], code: int, line: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "controlplane.db.migrate", *arguments],
+        env={**os.environ, "DATABASE_URL": url, "REDIS_URL": "redis://127.0.0.1:1/0"},
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS_MAX,
+    )  # fmt: skip
+    assert done.returncode == code
+    assert done.stderr.startswith(line)
+    assert not any(word in done.stderr for word in ("Traceback", "secret"))
+
+
+def test_a_revision_that_there_is_not_is_said_in_a_line(database: Database) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "controlplane.db.migrate", "--down", "nowhere"],
+        env={**os.environ, "REDIS_URL": "redis://127.0.0.1:1/0", **database.environment()},
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS_MAX,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (2, "muster: Can't locate revision identified by 'nowhere'\n")
