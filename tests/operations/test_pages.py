@@ -101,10 +101,9 @@ def test_an_upgrade_is_typed_as_the_page_says(database: Database, valkey: str, t
 
 @pytest.mark.timeout(400)
 def test_an_agent_goes_and_comes_back_and_the_glass_is_broken_as_the_pages_say(
-    kube_apart: KubeCluster, database: Database, valkey: str, tmp_path: Path, shell: Path
+    kube: KubeCluster, database: Database, valkey: str, tmp_path: Path, shell: Path
 ) -> None:
     """KWOK's pods of the agent's Deployment run nothing; a process with their rights stands for them."""
-    kube = kube_apart
     _furnish(kube)
     with a_plane(tmp_path, database, valkey) as whole:
         told = _environment(whole, kube)
