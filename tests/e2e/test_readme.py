@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -103,10 +103,10 @@ def test_the_first_workload_of_the_readme_runs_as_it_is_written(kube_apart: Kube
 
 @pytest.mark.timeout(340)
 def test_the_first_day_of_a_platform_team_goes_as_the_readme_writes_it(
-    kube_pool: Callable[[int], list[KubeCluster]], tmp_path: Path
+    two_kubes: tuple[KubeCluster, KubeCluster], tmp_path: Path
 ) -> None:
     environment = clone(tmp_path)
-    for name, kube in zip(("east", "west"), kube_pool(2), strict=True):
+    for name, kube in zip(("east", "west"), two_kubes, strict=True):
         kube.add_nodes(2, NodeShape(gpus=8))
         (tmp_path / f"{name}.kubeconfig").write_bytes(kube.kubeconfig.read_bytes())
     script = "set -x\n" + "\n".join(shell_blocks(README, "A platform team's first day"))

@@ -21,12 +21,13 @@ ASKS_FOR_KUBE = frozenset({"kube", "two_kubes", "kube_pool", "kube_programs"})
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need Kubernetes, so that KUBE=0 finds them, and keep them on one worker: clusters are big."""
+    """Mark the tests that need Kubernetes, so that KUBE=0 finds them, and keep them on two workers: clusters are big."""
     for item in items:
         if ASKS_FOR_KUBE.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("kube")
             if item.get_closest_marker("xdist_group") is None:
-                item.add_marker(pytest.mark.xdist_group("kube"))
+                group = "kube-stories" if item.path.parent.name == "e2e" else "kube"
+                item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
