@@ -21,7 +21,7 @@ ASKS_FOR_KUBE = frozenset({"kube", "two_kubes", "kube_pool", "kube_programs"})
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need Kubernetes, so that KUBE=0 finds them, and keep them on two workers: clusters are big."""
+    """Mark the tests that need Kubernetes, for KUBE=0 to find them, and keep them on two workers: clusters are big."""
     for item in items:
         if ASKS_FOR_KUBE.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("kube")
