@@ -12,6 +12,7 @@ from controlplane.core.lifecycle import ClusterState
 class Cluster:
     """One Kubernetes cluster. `levels` from coarse to fine, `host` last and always there.
 
+    `is_banned`: its agent was banned, and no other has enrolled since, so nobody there would hear of an order.
     `cordon` and `drain` say why it takes nothing new, "" where it does. A cordon that is over counts until its row says
     so too, or what is planned on it would fall in every recheck.
     """
@@ -26,6 +27,7 @@ class Cluster:
     cordon: str = ""
     cordon_until: datetime | None = None
     drain: str = ""
+    is_banned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,7 +203,7 @@ def _wishes(asker: Workload) -> list[Workload]:
 def _may_go(scenario: Scenario, attempt: RunningAttempt) -> bool:
     """Whether it can be told to stop: it is not stopping yet, and its clusters listen."""
     clusters = [scenario.snapshot.clusters.get(cluster) for cluster in attempt.clusters]
-    is_heard = all(cluster is not None and cluster.state is ClusterState.READY for cluster in clusters)
+    is_heard = all(each is not None and each.state is ClusterState.READY and not each.is_banned for each in clusters)
     return is_heard and attempt.state in _MAY_GO and attempt.queue in scenario.tree
 
 

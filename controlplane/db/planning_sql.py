@@ -6,6 +6,8 @@ too when `since` is set, so that a warm planner forgets them.
 
 from sqlalchemy import TextClause, text
 
+from controlplane.db.stores.agents_sql import AGENT_BANNED
+
 _SINCE = "CAST(CAST(:since AS text) AS xid8)"
 
 
@@ -20,11 +22,11 @@ POLICY = _text("""
     FROM pool LEFT JOIN policy ON policy.pool_id = pool.id AND policy.version = pool.policy_version
     WHERE pool.id = :pool""")
 
-CLUSTERS = _text("""
+CLUSTERS = _text(f"""
     SELECT id, pool_id, name, state, levels, labels, namespaces, inventory_at, removed_at, cordon_reason, cordon_until,
-           drain_reason
+           drain_reason, {AGENT_BANNED} AS agent_banned
     FROM cluster
-    WHERE changed_xid >= {since} AND (:since > 0 OR (pool_id = :pool AND removed_at IS NULL))
+    WHERE changed_xid >= {_SINCE} AND (:since > 0 OR (pool_id = :pool AND removed_at IS NULL))
     ORDER BY id""")
 
 # A node is read again when its counters moved; where its cluster has other levels, whoever stores them touches it.

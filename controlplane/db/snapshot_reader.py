@@ -117,6 +117,7 @@ def _cluster(row: SqlRow) -> Cluster:
         cordon=row.cordon_reason,
         cordon_until=row.cordon_until,
         drain=row.drain_reason,
+        is_banned=row.agent_banned,
     )
 
 

@@ -114,12 +114,20 @@ def accept(uow: UnitOfWork, cluster: ClusterId, actor: str, request_id: str = ""
 
 
 def revoke(uow: UnitOfWork, cluster: ClusterId, actor: str, request_id: str = "") -> int:
-    """Ban every key of a Cluster, its Session and its open tokens; the next request is refused. Pods run on."""
+    """Ban every key of a Cluster, its Session and its open tokens; the next request is refused. Pods run on.
+
+    Until another agent enrols for it, it takes no new work.
+    """
+    seen = uow.fleet.cluster(cluster)
+    if seen is not None:
+        uow.cordons.hold_planning(seen.pool)  # before the Cluster, as everywhere: no commit places work there meanwhile
     fact = uow.fleet.lock_cluster(cluster)
     if fact is None:
         raise NotFound("there is no such cluster")
     banned = uow.agents.ban_keys(cluster)
     uow.agents.end_sessions(cluster)
+    uow.cordons.end_earmarks(cluster)
+    uow.wake_pool(fact.pool)
     revoked = uow.agents.revoke_tokens(cluster)
     uow.audit.record(
         actor=actor,
@@ -215,6 +223,7 @@ def _enrol(uow: UnitOfWork, request: EnrolRequest, thumbprint: str, jwk: dict[st
         raise Invalid("the key is in use elsewhere or banned", slug="invalid-key")
     uow.agents.end_sessions(fact.id)
     uow.fleet.set_identity(fact.id, request.fingerprint, request.agent_version, request.kubernetes_version)
+    uow.wake_pool(fact.pool)  # where the last agent was banned, it takes work again
     actor = f"agent:{fact.name}"
     if fact.state is ClusterState.CREATED:
         fact = fleet.move(uow, fact, ClusterEvent.ENROLLED, actor)

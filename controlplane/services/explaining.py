@@ -76,8 +76,7 @@ def _text(fact: WaitingFact, reasons: tuple[Reason, ...], now: datetime, *, is_l
         case WorkloadState.PENDING:
             said = [_waiting(fact, now), _past(fact), _because(reasons, is_live=is_live)]
         case WorkloadState.RESERVED:
-            said = [f"{fact.name} is about to start{_where(fact)}: {_STEPS.get(fact.attempt_state or '', '')}."]
-            said += [_held_up(fact), _away(fact)]
+            said = [_starting(fact), _held_up(fact), _away(fact)]
         case WorkloadState.RUNNING:
             said = [f"{fact.name} has been running{_where(fact)} for {since}, as attempt {fact.attempt}.", _away(fact)]
         case WorkloadState.STOPPING:
@@ -124,6 +123,16 @@ def _because(reasons: tuple[Reason, ...], *, is_live: bool) -> str:
     return f"It does not start now because: {said}" if is_live else f"When it was last looked at: {said}"
 
 
+def _starting(fact: WaitingFact) -> str:
+    if _banned(fact):
+        return f"{fact.name} was to start{_where(fact)}, and nobody there hears of it."
+    return f"{fact.name} is about to start{_where(fact)}: {_STEPS.get(fact.attempt_state or '', '')}."
+
+
+def _banned(fact: WaitingFact) -> list[str]:
+    return [name for name, state in fact.clusters if state == "banned"]
+
+
 def _where(fact: WaitingFact) -> str:
     names = [name for name, _ in fact.clusters]
     return f" in {' and '.join(names)}" if names else ""
@@ -131,6 +140,11 @@ def _where(fact: WaitingFact) -> str:
 
 def _away(fact: WaitingFact) -> str:
     """A silent cluster changes nothing for its pods, but its news are old."""
+    if banned := _banned(fact):
+        return (
+            f"The agent of {' and '.join(banned)} is banned: nothing newer is known until another one enrols there, or"
+            " an administrator removes the cluster; its quota stays charged."
+        )
     silent = [f"{name} is {state}" for name, state in fact.clusters if state in {"suspect", "unreachable"}]
     if not silent:
         return ""

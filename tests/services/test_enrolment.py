@@ -8,9 +8,13 @@ from joserfc import jws
 from joserfc.jwk import ECKey
 
 from controlplane.contract.agent.enrolment import EnrolRequest
+from controlplane.core.facts.queries import Scope
+from controlplane.core.ids import NodeId, WorkloadId
 from controlplane.core.lifecycle import ClusterState
+from controlplane.db.snapshot_reader import SqlSnapshotReader
 from controlplane.services import enrolment, sync
 from controlplane.services.errors import Conflict, Forbidden, Invalid, TooNew, Unauthenticated
+from controlplane.services.explaining import explained
 from controlplane.services.signing import public_part
 from tests.services.agents import (
     Agent,
@@ -20,6 +24,7 @@ from tests.services.agents import (
     new_key,
     node,
     placed,
+    plan,
     ready,
     token_for,
     tools,
@@ -242,3 +247,45 @@ def test_an_agent_touches_nothing_of_another_cluster(plane: Plane) -> None:
     assert (plane.state(gang), plane.rows("SELECT state FROM pod")[0].state) == ("reserved", "placed")
     answer = sync.exchange(tools(plane), thief.known(), thief.request())
     assert answer.directives_jws is None
+
+
+def test_a_cluster_whose_agent_is_banned_takes_nothing_until_another_enrols(plane: Plane) -> None:
+    agent = ready(plane, "eu", node("n1"), node("n2"))
+    team = plane.queue("team", nominal=16)
+    caught, _ = placed(plane, agent, team, pods=1)
+    warm = plane.planner()
+    warm.step()
+    with plane.uow() as uow:
+        enrolment.revoke(uow, agent.cluster, "root")
+    gang = plane.workload("waiting", team, pods=1)
+    for _ in range(3):
+        warm.step()
+    assert plane.state(gang) == "pending", "a planner that was warm has seen it"
+    warm.let_go()
+    [row] = plane.rows("SELECT reasons FROM workload WHERE state = 'pending'")
+    assert row.reasons[0]["sentence"] == (
+        "eu is without an agent: the last one is banned, and none has enrolled since."
+    )
+    with plane.uow() as uow:
+        [shown] = uow.queries.clusters("eu")
+    assert (shown.agent, shown.state) == ("banned", "ready")
+    told = explained(plane.uow, SqlSnapshotReader(plane.engine), Scope(None), WorkloadId(caught)).text
+    assert "creating its pods" not in told
+    assert "The agent of eu is banned" in told
+    again = Agent(plane, agent.cluster, "eu")
+    again.enrol(token_for(plane, agent.cluster))
+    plan(plane)
+    assert plane.state(gang) == "reserved"
+    with plane.uow() as uow:
+        assert uow.queries.clusters("eu")[0].agent == "enrolled"
+
+
+def test_a_plan_that_was_made_before_a_ban_is_not_written_after_it(plane: Plane) -> None:
+    agent = ready(plane, "eu", node("n1"))
+    with plane.uow() as uow:
+        [number] = [NodeId(row.id) for row in plane.rows("SELECT id FROM node")]
+        assert uow.planning.lock_nodes({number})[number].is_schedulable
+    with plane.uow() as uow:
+        enrolment.revoke(uow, agent.cluster, "root")
+    with plane.uow() as uow:
+        assert not uow.planning.lock_nodes({number})[number].is_schedulable

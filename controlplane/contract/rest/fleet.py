@@ -168,6 +168,7 @@ class ClusterView(RestModel):
     labels: dict[str, str] = Field(default_factory=dict)
     levels: list[str] = Field(default_factory=list)
     namespaces: list[str] = Field(default_factory=list)
+    agent: Literal["none", "enrolled", "banned"] = "none"  # banned: it takes no new work until another one enrols
     agent_version: str = ""
     kubernetes_version: str = ""
     nodes: int = 0

@@ -93,7 +93,7 @@ class WaitingFact:
     outcome: str | None
     verdict: str | None
     attempt_reason: Reason | None
-    clusters: tuple[tuple[str, str], ...]  # name and state of each that its last Attempt is in
+    clusters: tuple[tuple[str, str], ...]  # of its last Attempt: name, and state or "banned"
     reasons: tuple[Reason, ...]
     submitted_at: datetime
     state_changed_at: datetime

@@ -14,6 +14,8 @@ from controlplane.core.policy import Policy
 from controlplane.core.reasons import Reason, ReasonCode, reason
 from controlplane.core.resources import times
 
+_BANNED = "without an agent: the last one is banned, and none has enrolled since"
+
 
 def refuses_all(cluster: Cluster, policy: Policy, now: datetime) -> Reason | None:
     """Why a cluster takes no new work at all."""
@@ -23,6 +25,8 @@ def refuses_all(cluster: Cluster, policy: Policy, now: datetime) -> Reason | Non
         until = cluster.cordon_until
         told = "it is put back" if until is None else until.isoformat(timespec="seconds")
         return reason(ReasonCode.CLUSTER_CORDONED, cluster=cluster.name, until=told, words=cluster.cordon)
+    if cluster.is_banned:
+        return reason(ReasonCode.CLUSTER_NOT_READY, cluster=cluster.name, state=_BANNED)
     if cluster.state is not ClusterState.READY:
         return reason(ReasonCode.CLUSTER_NOT_READY, cluster=cluster.name, state=cluster.state.value)
     if cluster.inventory_at is None:

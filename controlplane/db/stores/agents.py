@@ -66,7 +66,10 @@ class AgentStore:
         return self._hits(sql.TAKE_HELLO, thumbprint=thumbprint, iat=iat) == 1
 
     def ban_keys(self, cluster: ClusterId) -> int:
-        return self._hits(sql.BAN_KEYS, cluster=cluster, now=self._now)
+        banned = self._hits(sql.BAN_KEYS, cluster=cluster, now=self._now)
+        if banned:
+            self._session.execute(sql.TOUCH_CLUSTER, {"cluster": cluster})
+        return banned
 
     def open_session(
         self, cluster: ClusterId, instance_id: str, thumbprint: str, acked_number: int, lease_until: datetime

@@ -25,6 +25,7 @@ from controlplane.core.facts.planning import (
 from controlplane.core.ids import AttemptNumber, ClusterId, FlavorName, NodeId, PoolId, WorkloadId
 from controlplane.core.lifecycle import WorkloadState
 from controlplane.db import plan_writer
+from controlplane.db.stores.agents_sql import AGENT_BANNED
 
 POOL_LOCK_CLASS = 7_301  # first key of the two-key advisory lock; the second is the Pool's id
 
@@ -109,11 +110,11 @@ class PlanningStore:
         ):
             free[row.node_id][FlavorName(row.flavor)] = max(0, row.free)
         rows = self._all(
-            """SELECT node.id, node.name, node.cluster_id, cpu_milli - cpu_milli_held AS cpu,
+            f"""SELECT node.id, node.name, node.cluster_id, cpu_milli - cpu_milli_held AS cpu,
                    memory_bytes - memory_bytes_held AS memory,
                    ready AND NOT cordoned AND NOT deleting AND cordoned_by_us = '' AND node.lost_at IS NULL
                        AND node.removed_at IS NULL AND cluster.state = 'ready' AND cluster.cordon_reason = ''
-                       AND cluster.drain_reason = '' AS schedulable
+                       AND cluster.drain_reason = '' AND NOT {AGENT_BANNED} AS schedulable
                FROM node JOIN cluster ON cluster.id = node.cluster_id
                WHERE node.id = ANY(:nodes) ORDER BY node.id FOR NO KEY UPDATE OF node""",
             nodes=listed,

@@ -60,6 +60,7 @@ def _cluster(row: Line, counts: list[FlavorCount]) -> ClusterView:
         name=row.name,
         pool=row.pool_name,
         state=row.state,
+        agent="banned" if row.agent_banned else "enrolled" if row.agent_known else "none",
         labels=row.labels,
         levels=row.levels,
         namespaces=row.namespaces,

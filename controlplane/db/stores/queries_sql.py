@@ -2,6 +2,8 @@
 
 from sqlalchemy import text
 
+from controlplane.db.stores.agents_sql import AGENT_BANNED
+
 # A scope of NULL sees everything; else a Queue must be one of the paths or stand below one.
 IN_SCOPE = """(CAST(:paths AS text[]) IS NULL OR EXISTS (
     SELECT FROM unnest(CAST(:paths AS text[])) AS seen (path)
@@ -21,9 +23,9 @@ POD_SETS = text("SELECT * FROM pod_set WHERE workload_id = CAST(:id AS uuid) ORD
 
 ATTEMPTS = text("SELECT * FROM attempt WHERE workload_id = CAST(:id AS uuid) ORDER BY attempt DESC LIMIT 100")
 
-PLACEMENTS = text("""
-    SELECT placement.attempt, cluster.name AS cluster, cluster.state AS cluster_state, placement.state,
-           placement.message
+PLACEMENTS = text(f"""
+    SELECT placement.attempt, cluster.name AS cluster, placement.state, placement.message,
+           CASE WHEN {AGENT_BANNED} THEN 'banned' ELSE cluster.state END AS cluster_state
     FROM placement JOIN cluster ON cluster.id = placement.cluster_id
     WHERE placement.workload_id = CAST(:id AS uuid) ORDER BY placement.attempt, cluster.name""")
 
@@ -61,8 +63,9 @@ QUOTAS = text("SELECT * FROM quota WHERE is_listed ORDER BY queue_id, flavor")
 
 ACCOUNTS = text("SELECT * FROM account ORDER BY queue_id, flavor")
 
-CLUSTERS = text("""
-    SELECT cluster.*, pool.name AS pool_name,
+CLUSTERS = text(f"""
+    SELECT cluster.*, pool.name AS pool_name, {AGENT_BANNED} AS agent_banned,
+           EXISTS (SELECT FROM agent_key WHERE agent_key.cluster_id = cluster.id) AS agent_known,
            (SELECT count(*) FROM node WHERE cluster_id = cluster.id AND removed_at IS NULL) AS nodes,
            (SELECT count(*) FROM node WHERE cluster_id = cluster.id AND removed_at IS NULL AND ready) AS nodes_ready,
            CASE WHEN drain_reason = '' THEN 0 ELSE (
