@@ -30,7 +30,7 @@ up: environment  ## the whole plane on this machine, in the foreground, until Ct
 	@$(BIN)/muster up $(ARGS)
 
 test: tools lint  ## lint, strict types, import contracts, then every test; KUBE=0 leaves real Kubernetes out
-	@$(BIN)/pytest -n 3 --dist loadgroup -rs $(ARGS)
+	@$(BIN)/pytest -n 4 --dist loadgroup -rs $(ARGS)
 
 lint: environment  ## ruff, its formatter, mypy --strict, import contracts
 	@echo "muster: ruff" && $(BIN)/ruff check --quiet --output-format concise $(SOURCES) && $(BIN)/ruff format --quiet --check $(SOURCES) || \
