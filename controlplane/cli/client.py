@@ -28,7 +28,8 @@ RETRY_AFTER_MAX = 5.0
 PAGE = 500
 YAML = {"Content-Type": "application/yaml"}  # JSON is YAML, so one type does
 _CODES = {
-    400: 2, 401: 4, 403: 4, 404: 3, 405: 2, 408: 2, 409: 4, 412: 4, 413: 2, 415: 2, 422: 2, 428: 4, 429: 4, 503: 5,
+    400: 2, 401: 4, 403: 4, 404: 3, 405: 2, 408: 2, 409: 4, 412: 4, 413: 2, 415: 2, 422: 2, 428: 4, 429: 4,
+    502: 5, 503: 5, 504: 5,
 }  # fmt: skip
 _HINTS = {
     401: "`muster context show` says where your token comes from; an admin makes a new one with `muster token create`",

@@ -3,7 +3,6 @@
 import json
 import sys
 import time
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -100,10 +99,11 @@ def events(
 ) -> None:
     """Follow what happens, as it happens, until Ctrl-C."""
     from controlplane.cli.following import events as stream
+    from controlplane.cli.following import tell
 
     query = {"workload": workload, "queue": queue, "kind": kind, "after": after}
     try:
-        for count, event in enumerate(stream(client(), query), 1):
+        for count, event in enumerate(stream(client(), query, told=tell), 1):
             render.each_line({"id": event["position"], **event}, output, _event_line(event))
             if count == limit:
                 return
@@ -140,37 +140,42 @@ def _follow(reference: str, output: Output, seconds: int) -> None:
 
 def _watch_all(output: Output, seconds: int) -> None:
     """A line for each change of any that lives."""
-    from controlplane.cli.following import Bell
+    from controlplane.cli.following import Bell, borne
 
     said: dict[str, tuple[str, int, str]] = {}
     deadline = time.monotonic() + seconds
     bell = Bell(client(), {})
+    changed = _changed(said)
     try:
         while True:
-            for each in _changed(said):
+            for each in changed:
                 words = f"{each['name']}  {each['state']}  attempt {each['attempt']}  {each['reason']}".rstrip()
                 render.each_line(each, output, words)
             left = deadline - time.monotonic()
             if left <= 0:
                 return
             bell.wait(left)
+            changed = borne(client(), lambda: _changed(said), left)
     except KeyboardInterrupt:
         raise typer.Exit(LEFT) from None
 
 
-def _changed(said: dict[str, tuple[str, int, str]]) -> Iterator[Json]:
+def _changed(said: dict[str, tuple[str, int, str]]) -> list[Json]:
+    """What is not as it was said last; where the plane does not answer, nothing counts as said."""
     live = list(client().items("/workloads", {"state": story.LIVE}))
     gone = set(said) - {each["id"] for each in live}
     ended = [client().get(f"/workloads/{number}") for number in sorted(gone)]
+    changed: list[Json] = []
     for each in ended:
         del said[each["id"]]
         last = each["attempts"][0]["attempt"] if each["attempts"] else 0
-        yield {**each, "attempt": last, "reason": ""}
+        changed.append({**each, "attempt": last, "reason": ""})
     for each in live:
         news = (each["state"], each["attempt"], each["reason"])
         if said.get(each["id"]) != news:
             said[each["id"]] = news
-            yield each
+            changed.append(each)
+    return changed
 
 
 def _event_line(event: Json) -> str:

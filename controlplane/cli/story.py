@@ -73,6 +73,14 @@ def disturbance(found: Json, attempt: Json) -> str:
     return f"{found['name']}: {ending(attempt)} {_lost(found, attempt)}"
 
 
+def undecided(found: Json, attempt: Json) -> str:
+    """An attempt whose pods have ended, and of which nobody can say yet whether it is tried again."""
+    return (
+        f"{found['name']}: {ending(attempt)} It waits, up to the evidence window of pool {found['pool']}, until its "
+        "program and its machines can be told apart; what follows is decided then."
+    )
+
+
 def end(found: Json) -> str:
     """How the workload ended."""
     took = ""

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
 from pathlib import Path
@@ -17,9 +17,11 @@ import pytest
 from controlplane.cli.client import Client
 from controlplane.cli.config import Context
 from controlplane.cli.following import events
+from controlplane.embedded.home import free_port
 from tests.api.bodies import IMAGE, QUEUES
 from tests.cli.running import Muster
 from tests.services.planes import Plane
+from tests.support.api import serving, settings_for
 from tests.support.databases import ROOT, Database
 from tests.support.waiting import eventually
 
@@ -107,6 +109,32 @@ def test_events_tell_what_happened_and_what_happens(muster: Muster) -> None:
     told = muster.fine(f"events --after {first['position']} --limit 1 --kind workload -o json")
     assert json.loads(told)["position"] == second["position"], "it begins where it is told to"
     assert muster("events --kind nonsense").code == 2
+
+
+@pytest.mark.parametrize("line", ["watch llama", "watch", "events --kind workload --after 0"])
+def test_a_plane_that_starts_again_is_waited_for_with_a_word(
+    muster: Muster, database: Database, valkey: str, tmp_path: Path, line: str
+) -> None:
+    settings = settings_for(database, valkey, tmp_path / "keys", api_port=free_port())
+    muster.fine("apply -f -", stdin=QUEUES)
+    muster.fine(RUN.replace("run ", "run --detach "))
+    with ExitStack() as stack:
+        with serving(settings) as first:
+            here = Muster(tmp_path, {"MUSTER_URL": first.url, "MUSTER_TOKEN": muster.told["MUSTER_TOKEN"]})
+            process, said = stack.enter_context(begun(here, line))
+            eventually(lambda: "llama" in said.read_text(), within=30)
+        eventually(lambda: f"muster: {first.url} does not answer; it is waited for" in said.read_text(), within=30)
+        with serving(settings):
+            muster.fine("cancel llama")
+            eventually(lambda: re.search("llama.*cancelled", said.read_text()) is not None, within=30)
+            assert line != "watch llama" or process.wait(30) == 1
+            process.kill()
+        assert said.read_text().count("does not answer") == 1
+
+
+def test_events_of_a_plane_that_never_answered_end_with_5(lonely: Muster) -> None:
+    ran = lonely("events", MUSTER_URL=f"http://127.0.0.1:{free_port()}")
+    assert (ran.code, ran.out, "does not answer" in ran.err) == (5, "", True)
 
 
 class _Cut(BaseHTTPRequestHandler):

@@ -112,6 +112,22 @@ def test_a_failure_is_told_with_what_the_program_said_last() -> None:
     ]
 
 
+def test_a_failure_that_is_not_judged_yet_promises_nothing() -> None:
+    ended = attempt(state="ended", outcome="failed", ended_at=NOW)
+    teller = Teller()
+    (line,) = teller.news(workload("stopping", ended))
+    assert line.startswith(
+        "llama: attempt 1 failed. It waits, up to the evidence window of pool default, until its program"
+    )
+    assert "again" not in line
+    assert teller.news(workload("stopping", ended)) == []
+    why = said(ReasonCode.PROGRAM_FAILED, rank=1, exit_code=3)
+    judged = workload("pending", ended.model_copy(update={"verdict": "program", "reason": why}))
+    disturbed, waits = teller.news(judged)
+    assert "Rank 1 ended with exit code 3." in disturbed
+    assert waits == "llama waits in lab/nlp."
+
+
 def test_machines_are_blamed_in_words_where_they_were_to_blame() -> None:
     found = workload("pending", attempt(state="ended", outcome="failed", verdict="infrastructure"))
     assert "because of its machines, which does not count against it" in story.ending(found["attempts"][0])
