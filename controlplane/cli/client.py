@@ -37,6 +37,7 @@ _HINTS = {
     412: "somebody changed it since you looked; look again, then repeat the command",
     429: "wait a moment, then repeat the command",
 }
+_HINTS_OF_SLUG = {"use-removal": "`muster cluster remove NAME` says what lives there, and asks what becomes of it"}
 
 _MISSING = re.compile(r"(?:there is no|no such) (\w+)")
 _WAYS = {
@@ -183,7 +184,7 @@ def refusal(answer: httpx.Response) -> CommandError:
     slug = str(body.get("type", "")).rpartition("/")[2]
     words = _problem(body, slug)
     missing = _MISSING.match(words)
-    hint = _WAYS.get(missing[1], "") if missing else _HINTS.get(answer.status_code, "")
+    hint = _WAYS.get(missing[1], "") if missing else _HINTS_OF_SLUG.get(slug) or _HINTS.get(answer.status_code, "")
     return CommandError(words, code, slug, hint)
 
 

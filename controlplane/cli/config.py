@@ -47,8 +47,12 @@ def read_config(*, warn: bool = True) -> tuple[str, dict[str, Context]]:
         mode = file.stat().st_mode
     except FileNotFoundError:
         return "", {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise CommandError(f"cannot read {file}: {error}", Exit.WRONG_INPUT) from None
+    except OSError as error:
+        raise CommandError(f"cannot read {file}: {error.strerror}", Exit.WRONG_INPUT) from None
+    except UnicodeDecodeError:
+        raise CommandError(f"cannot read {file}: it holds no text", Exit.WRONG_INPUT) from None
+    except yaml.YAMLError as error:
+        raise CommandError(f"{file} is no YAML: {error}", Exit.WRONG_INPUT) from None
     if warn and mode & (stat.S_IRGRP | stat.S_IROTH):
         print(f"muster: others can read {file}; `chmod 600` it", file=sys.stderr)
     contexts = found.get("contexts") if isinstance(found, dict) else None
@@ -108,6 +112,11 @@ def token_of(context: Context) -> str:
     if not file:
         return ""
     try:
-        return Path(file).expanduser().read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"cannot read the token: {error}", Exit.WRONG_INPUT) from None
+        token = Path(file).expanduser().read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise CommandError(f"cannot read the token in {file}: {error.strerror}", Exit.WRONG_INPUT) from None
+    except UnicodeDecodeError:
+        raise CommandError(f"cannot read the token in {file}: it holds no text", Exit.WRONG_INPUT) from None
+    if not token:
+        raise CommandError(f"the token's file {file} is empty", Exit.WRONG_INPUT)
+    return token

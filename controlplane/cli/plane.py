@@ -58,14 +58,14 @@ def list_transfers(
         str | None, typer.Option(help="Only this workload's.", autocompletion=names("workload"))
     ] = None,
     flavor: FlavorOption = None,
-    limit: LimitOption = 50,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many; each has a line for every account.")] = 50,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List changes of accounts, youngest first; nothing here is ever changed."""
     query = {"queue": queue, "workload": workload, "flavor": flavor}
     found = list(client().items("/ledger/transfers", query, limit))
     if output is Output.TABLE and found:
-        render.rows(_TRANSFER_COLUMNS, [{**each, **leg} for each in found for leg in each["legs"]])
+        render.rows(_TRANSFER_COLUMNS, [line for each in found for line in _legs(each)])
     else:
         render.listed(found, output, [], "no transfer is like that", _number)
 
@@ -168,6 +168,15 @@ def _called(each: Json) -> str:
     return f"{each['name'] or each['workload']}" + (f" of {each['queue']}" if each.get("queue") else "")
 
 
+def _legs(transfer: Json) -> list[Json]:
+    """A line for each account that it changes; what all of them share is said on the first."""
+    return [{**transfer, **leg, "is_first": leg is transfer["legs"][0]} for leg in transfer["legs"]]
+
+
+def _once(read: Callable[[Json], object]) -> Callable[[Json], object]:
+    return lambda each: read(each) if each["is_first"] else ""
+
+
 def _number(each: Json) -> object:
     return each["id"]
 
@@ -201,11 +210,11 @@ _ACCOUNT_COLUMNS: list[render.Column] = [
     ("PENDING", _get("pending")), ("POSTED", _get("posted")), ("OVERDRAFT", _get("overdraft")),
 ]  # fmt: skip
 _TRANSFER_COLUMNS: list[render.Column] = [
-    ("TRANSFER", _get("id")), ("AGE", lambda each: age(each["at"])), ("KIND", _get("kind")),
-    ("WORKLOAD", lambda each: each["name"] or each["workload"] or "-"),
-    ("ATTEMPT", lambda each: each["attempt"] or "-"), ("QUEUE", _get("queue")), ("FLAVOR", _get("flavor")),
+    ("TRANSFER", _once(_get("id"))), ("AGE", _once(lambda each: age(each["at"]))), ("KIND", _once(_get("kind"))),
+    ("WORKLOAD", _once(lambda each: each["name"] or each["workload"] or "-")),
+    ("ATTEMPT", _once(lambda each: each["attempt"] or "-")), ("QUEUE", _get("queue")), ("FLAVOR", _get("flavor")),
     ("AMOUNT", _get("amount")), ("STEP", lambda each: f"{each['source']} → {each['target']}"),
-    ("RESOLVES", lambda each: each["resolves"] or "-"),
+    ("RESOLVES", _once(lambda each: each["resolves"] or "-")),
 ]  # fmt: skip
 _AUDIT_COLUMNS: list[render.Column] = [
     ("AGE", lambda each: age(each["at"])), ("WHO", _get("actor")), ("DID", _get("action")),

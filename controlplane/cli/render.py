@@ -63,7 +63,7 @@ def each_line(value: Json, output: Output, words: str) -> None:
 
 def name_of(each: Json) -> str:
     """What a thing is called: its name, its path, or else its number."""
-    return str(next((each[key] for key in ("name", "path", "id") if each.get(key) is not None), ""))
+    return str(next((each[key] for key in ("name", "path", "id") if each.get(key) not in (None, "")), ""))
 
 
 def as_yaml(value: object) -> str:

@@ -104,7 +104,10 @@ def events(
     query = {"workload": workload, "queue": queue, "kind": kind, "after": after}
     try:
         for count, event in enumerate(stream(client(), query, told=tell), 1):
-            render.each_line({"id": event["position"], **event}, output, _event_line(event))
+            told = {"id": event["position"], **event}
+            # Of an event that is no workload's, what it is about stands in `object`.
+            named = {"name": event["name"] or event["object"]} if output is Output.NAME else told
+            render.each_line(named, output, _event_line(event))
             if count == limit:
                 return
     except KeyboardInterrupt:

@@ -51,6 +51,24 @@ def test_what_is_refused_ends_with_4_and_the_token_is_never_shown(muster: Muster
     assert muster("submit -f -", stdin=json.dumps(workload())).code == 4
 
 
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [(b"", "is empty"), (b"\n", "is empty"), (b"\xff\xfe", "holds no text"), (None, "No such file or directory")],
+)
+def test_a_tokens_file_that_holds_none_is_named(lonely: Muster, tmp_path: Path, raw: bytes | None, words: str) -> None:
+    file = tmp_path / "token"
+    if raw is not None:
+        file.write_bytes(raw)
+    ran = lonely("whoami", MUSTER_URL="https://plane.example", MUSTER_TOKEN_FILE=str(file))
+    assert (ran.code, str(file) in ran.err, words in ran.err, "Errno" in ran.err) == (2, True, True, False)
+
+
+def test_a_cluster_is_no_document_to_delete_and_the_way_is_said(muster: Muster) -> None:
+    muster.fine("cluster create eu-west --token-file /dev/null")
+    ran = muster("document delete Cluster eu-west")
+    assert (ran.code, "`muster cluster remove NAME`" in ran.err) == (4, True)
+
+
 def test_a_plane_that_is_away_ends_with_5(lonely: Muster) -> None:
     ran = lonely("list", MUSTER_URL=f"http://127.0.0.1:{free_port()}")
     assert (ran.code, "does not answer" in ran.err) == (5, True)

@@ -108,6 +108,8 @@ def test_events_tell_what_happened_and_what_happens(muster: Muster) -> None:
     assert first["position"] < second["position"]
     told = muster.fine(f"events --after {first['position']} --limit 1 --kind workload -o json")
     assert json.loads(told)["position"] == second["position"], "it begins where it is told to"
+    named = muster.fine("events --after 0 --kind queue --limit 2 -o name").splitlines()
+    assert all(named), "an event that is no workload's is called after what it is about"
     assert muster("events --kind nonsense").code == 2
 
 
