@@ -148,6 +148,7 @@ def test_an_agent_goes_and_comes_back_and_the_glass_is_broken_as_the_pages_say(
         (shell / "eu-west.token").unlink()
         ban_and_give, _, wait = again.partition("until")
         pages.typed(ban_and_give, shell, told)
+        assert whole.ask("GET", "/clusters/eu-west")["agent"] == "banned", "so that what the page waits for is to come"
         agent.mount()
         eventually(lambda: agent.has_said('"enrolled"'), 60, f"the agent to enrol again; {agent.words()}")
         pages.typed(f"until{wait}", shell, told)
