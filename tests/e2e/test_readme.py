@@ -60,7 +60,7 @@ def typed(script: str, folder: Path, environment: dict[str, str]) -> Iterator[su
 
 def clone(folder: Path) -> dict[str, str]:
     """What a clone with its environment has, in this folder; returns the variables of a shell in it."""
-    for name in (".venv", "helm"):
+    for name in (".venv", "agents", "helm"):
         (folder / name).symlink_to(ROOT / name)
     return {
         **{name: text for name, text in os.environ.items() if name not in {"DATABASE_URL", "REDIS_URL"}},
@@ -118,7 +118,21 @@ def test_the_first_day_of_a_platform_team_goes_as_the_readme_writes_it(
         why = words.partition("+ muster explain grasp\n")[2].partition("\n+ ")[0]
         assert "nvidia-h100-80gb" in why, words
         done = words.rpartition("+ muster audit list")[2]
-        assert all(action in done for action in ("cluster.drain", "node.cordon", "token.revoke")), words
+        told = ("cluster.drain", "node.cordon", "token.revoke", "binding.delete")
+        assert all(action in done for action in told), words
+    finally:
+        stop(Home.open(tmp_path / "home"))
+
+
+@pytest.mark.timeout(180)
+def test_without_kubernetes_a_gang_runs_as_the_readme_writes_it(tmp_path: Path) -> None:
+    environment = clone(tmp_path)
+    try:
+        with typed("\n".join(shell_blocks(README, "Without Kubernetes")), tmp_path, environment) as shell:
+            code = shell.wait(SCRIPT_SECONDS)
+            words = (tmp_path / "said").read_text()
+        assert code == 0, words
+        assert "train succeeded" in words, words
     finally:
         stop(Home.open(tmp_path / "home"))
 
