@@ -71,7 +71,7 @@ def create(uow: UnitOfWork, caller: Caller, wanted: TokenCreate) -> TokenView:
 
 
 def revoke(uow: UnitOfWork, caller: Caller, number: int) -> None:
-    """End a token, at once: its bearer's own, or one that the caller may see; raises NotFound, Forbidden.
+    """End a token, at once: its bearer's own, or one that the caller may see; raises NotFound, Forbidden, Conflict.
 
     One that has ended already is not there any more.
     """
@@ -80,6 +80,7 @@ def revoke(uow: UnitOfWork, caller: Caller, number: int) -> None:
         raise NotFound(f"there is no token {number} that lives")
     if found.principal != caller.principal.id and not _reaches(caller.principal, found, Action.TOKEN_REVOKE):
         raise Forbidden(f"{caller.principal.name} may not do {Action.TOKEN_REVOKE} for {found.principal_name}")
+    _require_an_admin_left(uow, found)
     uow.tenancy.revoke_token(number)
     uow.audit.record(
         actor=caller.principal.actor, action=Action.TOKEN_REVOKE, object_kind="token", object_id=str(number),
@@ -112,6 +113,16 @@ def only_admin(uow: UnitOfWork, name: str = FIRST_ADMIN) -> str:
 def digest(token: str) -> bytes:
     """What is stored. Tokens are 256 random bits, so a plain hash is enough: there is nothing to guess."""
     return hashlib.sha256(token.encode()).digest()
+
+
+def _require_an_admin_left(uow: UnitOfWork, ending: TokenOwner) -> None:
+    """Whoever ends the last token of an administrator locks everybody out, whom only the database lets in again."""
+    if Binding(Role.PLATFORM_ADMIN) not in ending.bindings:
+        return
+    uow.people.other_admins(0)  # of two who end one of two each, one waits for the other
+    if uow.tenancy.has_admin_token() and not uow.tenancy.has_admin_token(besides=ending.id):
+        words = f"token {ending.id} is the last of an administrator that lives; make another one first"
+        raise Conflict(words, slug="last-admin")
 
 
 def _may_see(principal: Principal, token: TokenOwner) -> bool:

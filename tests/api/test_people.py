@@ -171,6 +171,19 @@ def test_the_last_administrator_stays(tree: httpx.Client) -> None:
     assert tree.delete(f"{BINDINGS}/{binding['id']}").status_code == 204
 
 
+def test_the_last_token_of_an_administrator_stays(api: Api, tree: httpx.Client) -> None:
+    (last,) = tree.get(TOKENS, params={"principal": "admin"}).json()["items"]
+    made(tree)
+    admin: dict[str, Any] = {"principal": "zoe", "role": "platform-admin", "queue": None}
+    reads = made(tree, **admin, scopes=["read"])
+    refused = tree.delete(f"{TOKENS}/{last['id']}")
+    assert slug(refused) == (409, "last-admin")
+    assert f"token {last['id']} is the last" in refused.json()["detail"]
+    assert tree.delete(f"{TOKENS}/{reads['id']}").status_code == 204, "it could not have administered anything"
+    zoe = api.client(made(tree, **admin)["token"])
+    assert zoe.delete(f"{TOKENS}/{last['id']}").status_code == 204
+
+
 def test_a_wrong_question_about_people_is_refused_by_field(tree: httpx.Client) -> None:
     for wanted, told in (
         ({"principal": "Ada"}, "invalid-name"),

@@ -141,15 +141,18 @@ class TenancyStore:
         }  # fmt: skip
         return int(self._session.execute(statement, given).scalar_one())
 
-    def has_admin_token(self) -> bool:
-        """Whether a token lives whose bearer may do everything."""
+    def has_admin_token(self, besides: int = 0) -> bool:
+        """Whether a token (besides this one) lives whose bearer may do everything with it."""
         statement = text(
             "SELECT EXISTS (SELECT FROM api_token JOIN principal ON principal.id = api_token.principal_id"
             " JOIN role_binding ON role_binding.principal_id = principal.id"
             " WHERE role_binding.role = :role AND role_binding.queue_id IS NULL AND principal.disabled_at IS NULL"
+            " AND (api_token.scopes = '[]' OR api_token.scopes ? 'admin') AND api_token.within_queue_id IS NULL"
+            " AND api_token.id <> :besides"
             " AND api_token.revoked_at IS NULL AND (api_token.expires_at IS NULL OR api_token.expires_at > :now))"
         )
-        return bool(self._session.execute(statement, {"role": Role.PLATFORM_ADMIN, "now": self._now}).scalar_one())
+        asked = {"role": Role.PLATFORM_ADMIN, "now": self._now, "besides": besides}
+        return bool(self._session.execute(statement, asked).scalar_one())
 
     def revoke_token(self, token_id: int) -> bool:
         """End a token; False where there is none that lives."""

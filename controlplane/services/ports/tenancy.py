@@ -48,8 +48,8 @@ class TenancyStore(Protocol):
     def add_token(self, token: NewToken) -> int:
         """Store a token's hash."""
 
-    def has_admin_token(self) -> bool:
-        """Whether a token lives whose bearer may do everything."""
+    def has_admin_token(self, besides: int = 0) -> bool:
+        """Whether a token (besides this one) lives whose bearer may do everything with it."""
 
     def revoke_token(self, token_id: int) -> bool:
         """End a token; False where there is none that lives."""
