@@ -80,8 +80,7 @@ def _text(fact: WaitingFact, reasons: tuple[Reason, ...], now: datetime, *, is_l
         case WorkloadState.RUNNING:
             said = [f"{fact.name} has been running{_where(fact)} for {since}, as attempt {fact.attempt}.", _away(fact)]
         case WorkloadState.STOPPING:
-            said = [f"{fact.name} is being stopped{_where(fact)}; what follows is decided when its pods are gone."]
-            said.append(_away(fact))
+            said = [_stopping(fact, now), _last_line(fact), _away(fact)]
         case WorkloadState.CANCELLING:
             said = [f"{fact.name} is being cancelled{_where(fact)}; its devices are free once its pods are gone."]
             said.append(_away(fact))
@@ -127,6 +126,19 @@ def _starting(fact: WaitingFact) -> str:
     if _banned(fact):
         return f"{fact.name} was to start{_where(fact)}, and nobody there hears of it."
     return f"{fact.name} is about to start{_where(fact)}: {_STEPS.get(fact.attempt_state or '', '')}."
+
+
+def _stopping(fact: WaitingFact, now: datetime) -> str:
+    """No word on what follows while nobody knows it: a machine's fault is told later than the end that it caused."""
+    if fact.attempt_state != "ended":
+        return f"{fact.name} is being stopped{_where(fact)}; what follows is decided when its pods are gone."
+    left = "soon"
+    if fact.evidence_until is not None and fact.evidence_until > now:
+        left = f"within {_span(fact.evidence_until - now)}"
+    return (
+        f"Attempt {fact.attempt} of {fact.name} ended badly{_where(fact)}, and its pods are gone. Whether its program"
+        f" or its machines were at fault is decided {left}; only then is it known whether it starts again."
+    )
 
 
 def _banned(fact: WaitingFact) -> list[str]:

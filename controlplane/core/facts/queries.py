@@ -99,6 +99,7 @@ class WaitingFact:
     state_changed_at: datetime
     pods: int
     devices: int
+    evidence_until: datetime | None = None  # until then it may turn out whose fault its last Attempt's end was
     words: tuple[PodWordsFact, ...] = ()  # of a few pods of its last Attempt; who waits and who ended badly come first
 
 

@@ -132,6 +132,7 @@ class QueryStore:
             state_changed_at=row.state_changed_at,
             pods=sum(each.replicas for each in sizes),
             devices=sum(each.replicas * each.devices for each in sizes),
+            evidence_until=None if attempt is None else attempt.evidence_until,
             words=tuple(
                 PodWordsFact(each.rank, each.node, each.state, each.message) for each in words if each.attempt == number
             ),
