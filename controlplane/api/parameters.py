@@ -121,11 +121,7 @@ class EventQuery(BaseModel):
 
     def kinds(self) -> tuple[str, ...]:
         """Those that are named; raises Malformed for one that is none."""
-        named = tuple((self.kind or "").split(",")) if self.kind else ()
-        if unknown := set(named) - EVENT_KINDS:
-            words = f"there is no kind {min(unknown)}; there are {', '.join(sorted(EVENT_KINDS))}"
-            raise Malformed(words, slug="invalid-filter")
-        return named
+        return _known_kinds(tuple((self.kind or "").split(",")) if self.kind else ())
 
 
 class AuditQuery(PageQuery):
@@ -135,3 +131,16 @@ class AuditQuery(PageQuery):
     object: Word = None
     actor: Word = None
     since: AwareDatetime | None = None
+
+    def known_kind(self) -> str | None:
+        """The one that is named; raises Malformed for one that is none."""
+        if self.kind is not None:
+            _known_kinds((self.kind,))
+        return self.kind
+
+
+def _known_kinds(named: tuple[str, ...]) -> tuple[str, ...]:
+    if unknown := set(named) - EVENT_KINDS:
+        words = f"there is no kind {min(unknown)}; there are {', '.join(sorted(EVENT_KINDS))}"
+        raise Malformed(words, slug="invalid-filter")
+    return named

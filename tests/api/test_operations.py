@@ -157,3 +157,13 @@ def _answers(port: int) -> bool:
         return httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False).text == "ok"
     except httpx.TransportError:
         return False
+
+
+def test_the_audit_is_asked_by_kinds_that_there_are_and_by_plain_names(tree: httpx.Client) -> None:
+    refused = tree.get("/api/v1/audit", params={"kind": "nonsense"})
+    assert (refused.status_code, refused.json()["type"]) == (400, "/problems/invalid-filter")
+    assert "there is no kind nonsense; there are attempt, cluster," in refused.json()["detail"]
+    whole = tree.get("/api/v1/audit", params={"actor": "person:admin"}).json()["items"]
+    assert whole
+    assert tree.get("/api/v1/audit", params={"actor": "admin"}).json()["items"] == whole
+    assert tree.get("/api/v1/audit", params={"actor": "service:admin"}).json()["items"] == []

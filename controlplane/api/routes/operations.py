@@ -61,7 +61,7 @@ def run_doctor(request: Request, caller: Calling) -> DoctorView:
 @router.get("/audit")
 def list_audit(request: Request, caller: Calling, asked: Annotated[AuditQuery, Query()]) -> Page[AuditView]:
     """Who did what, youngest first."""
-    wanted = AuditFilter(asked.kind, asked.object, asked.actor, asked.since)
+    wanted = AuditFilter(asked.known_kind(), asked.object, asked.actor, asked.since)
     with container_of(request).uow_factory() as uow:
         return queries.audit(uow, caller.principal, wanted, asked.paging)
 

@@ -53,7 +53,7 @@ class LedgerFilter:
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Which lines of the audit log."""
+    """Which lines of the audit log; an `actor` without a kind before it means a person or service of this name, too."""
 
     object_kind: str | None = None
     object_id: str | None = None

@@ -35,7 +35,7 @@ IN_SIGHT = """EXISTS (SELECT FROM unnest(CAST(:paths AS text[])) AS seen (path)
 _ASKED = {
     "object_kind": "audit.object_kind = :object_kind",
     "object_id": "audit.object_id = :object_id",
-    "actor": "audit.actor = :actor",
+    "actor": "audit.actor = ANY(:actor)",
     "since": "audit.at >= :since",
     "before": "audit.id < :before",
 }
@@ -60,7 +60,8 @@ def audit(
     Whose a row is stands in no index, so such a page ends after so many looks, full or not, where others follow.
     """
     asked: dict[str, object | None] = {
-        "object_kind": wanted.object_kind, "object_id": wanted.object_id, "actor": wanted.actor, "since": wanted.since,
+        "object_kind": wanted.object_kind, "object_id": wanted.object_id, "actor": _actors(wanted),
+        "since": wanted.since,
     }  # fmt: skip
     given = {name: value for name, value in asked.items() if value is not None}
     if scope.paths is None:
@@ -77,6 +78,13 @@ def audit(
             return _paged(rows, limit)
         floor = look.floor
     return PageOf(_paged(rows, limit).items, (str(floor),))
+
+
+def _actors(wanted: AuditFilter) -> list[str] | None:
+    """A bare name is also that of a person or service, whose kind the log writes before it."""
+    if wanted.actor is None or ":" in wanted.actor:
+        return None if wanted.actor is None else [wanted.actor]
+    return [wanted.actor, f"person:{wanted.actor}", f"service:{wanted.actor}"]
 
 
 def _paged(rows: Sequence[Line], limit: int) -> PageOf[AuditView]:
