@@ -15,6 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from controlplane.api.problems import problem
 
 HEAD_BYTES_MAX = 65_536
+ENDLESS = frozenset({"/api/v1/events"})
 _WORDS: Mapping[int, tuple[str, str]] = {
     400: ("malformed-http", "This is no HTTP/1.1 request"),
     408: ("request-timeout", "The request did not arrive in time"),
@@ -47,6 +48,13 @@ class _Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """A stream has no end to wait for: its reader goes on with another process after the last event it has."""
+        super().shutdown()
+        begun = getattr(self, "cycle", None)  # None until the first request, whatever its annotation says
+        if begun is not None and begun.scope["path"] in ENDLESS:
+            self.transport.close()
 
     def data_received(self, data: bytes) -> None:
         if self._late is not None:

@@ -4,11 +4,12 @@ import json
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 import controlplane
 from controlplane.contract.rest.events import EVENT_KINDS
@@ -224,3 +225,18 @@ def test_a_question_that_means_nothing_is_refused_before_the_stream_begins(tree:
         assert (answer.status_code, answer.json()["type"]) == (400, "/problems/invalid-cursor"), last
     assert tree.get(EVENTS, params={"queue": "nowhere"}).status_code == 404
     assert tree.get(EVENTS, params={"workload": "nothing"}).status_code == 404
+
+
+def test_a_stream_ends_with_its_plane_and_leaves_no_word_in_the_log(
+    database: Database, valkey: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ExitStack() as stack:
+        with serving(settings_for(database, valkey, tmp_path / "keys")) as api:
+            headers = {"Authorization": f"Bearer {api.admin_token}"}
+            opened = stack.enter_context(httpx.stream("GET", f"{api.url}{EVENTS}", headers=headers, timeout=20))
+            lines = opened.iter_lines()
+            assert next(lines).startswith("retry")
+        with pytest.raises(httpx.RemoteProtocolError):
+            list(lines)
+    assert "running task" not in caplog.text, "nothing had to be cancelled"
+    assert "Exception" not in caplog.text
