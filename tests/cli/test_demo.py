@@ -29,5 +29,6 @@ def test_the_demo_keeps_every_promise_and_leaves_nothing_running(tmp_path: Path)
     assert summary["gangs_placed"] == summary["gangs_submitted"] > 20
     assert summary["samples"] > 10
     assert not [line for line in command_lines().values() if str(tmp_path) in line]
+    assert f"Its data and logs stay in {tmp_path / 'home-demo'}" in done.stderr
     for scene in ("language borrows", "is dead", "the link to the plane is cut", "kill -9 of the worker"):
         assert scene in done.stderr

@@ -5,6 +5,7 @@ nor accounted for makes the exit code 1.
 """
 
 import json
+import shutil
 import sys
 import tempfile
 import threading
@@ -275,8 +276,16 @@ def _measured(cast: Cast) -> Iterable[str]:
 
 
 def _next(cast: Cast, *, keep: bool) -> Iterable[str]:
+    muster = _command()
     if keep:
         yield f"The plane and its clusters run on. In this shell: export MUSTER_HOME={cast.home.path}"
-        yield "then: muster queue list, muster list, muster cluster list, muster doctor; muster down ends it"
+        yield f"then: {muster} queue list, list, cluster list, doctor; {muster} down ends it"
     else:
-        yield "What to type next: `muster demo --keep` leaves it running to play with, `muster up` starts your own"
+        yield f"Its data and logs stay in {cast.home.path} until the next demo, or until you remove that folder."
+        yield f"What to type next: `{muster} demo --keep` leaves it running to play with, `{muster} up` starts your own"
+
+
+def _command() -> str:
+    """How this shell calls `muster`: by its path where none is on the shell's own."""
+    here = Path(sys.executable).with_name("muster")
+    return "muster" if shutil.which("muster") or not here.exists() else str(here)
