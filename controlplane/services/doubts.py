@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from controlplane.contract.rest.common import Warned
 from controlplane.core.demand import PodSet, TopologyMode
 from controlplane.core.facts.workloads import FleetShape
+from controlplane.core.ids import FlavorName
 
 HOST = "host"
 _NAMED_MAX = 8
@@ -30,6 +31,19 @@ def of_flavors(totals: Mapping[str, object], flavors: Collection[str]) -> list[W
     if not unknown:
         return []
     return [_warned("flavor-unknown", f"no enrolled cluster has {_list(unknown)}; there are {_list(sorted(totals))}")]
+
+
+def of_nominals(owned: Mapping[FlavorName, int], nominals: Mapping[FlavorName, int]) -> list[Warned]:
+    """A warning for each part of a tree that is given more of a Flavor than all accepted clusters own of it."""
+    return [
+        _warned(
+            "beyond-owned",
+            f"{nominal} {flavor} are given and all clusters own {owned[flavor]}: what is owned on paper above it grows"
+            " with that, and no more can run",
+        )
+        for flavor, nominal in sorted(nominals.items())
+        if 0 < owned.get(flavor, 0) < nominal
+    ]
 
 
 def _flavors(shape: FleetShape, each: PodSet, named: Collection[str]) -> list[Warned]:

@@ -174,8 +174,9 @@ def _warn(uow: UnitOfWork, edits: Sequence[Edit], stored: Forms) -> None:
     ]
     there = set(ids.values())
     usage = {(key.queue, key.flavor): amount for key, amount in uow.ledger.leaf_usage().items() if key.queue in there}
+    owned = uow.ledger.owned()
     try:
-        tree = QuotaTree(queues, usage, uow.ledger.owned())
+        tree = QuotaTree(queues, usage, owned)
     except ImpossibleTree as error:
         raise _impossible(error) from None
     widest = uow.workloads.fleet_shape().widest
@@ -183,6 +184,9 @@ def _warn(uow: UnitOfWork, edits: Sequence[Edit], stored: Forms) -> None:
         if each.after is not None:
             each.warnings.extend(_overdrafts(tree, ids[each.name], each))
             each.warnings.extend(doubts.of_flavors(widest, _listed(each.after)))
+            if "/" in each.name:
+                given = {quota.flavor: quota.nominal for quota in _quotas(each.after) if quota.nominal is not None}
+                each.warnings.extend(doubts.of_nominals(owned, given))
 
 
 def _overdrafts(tree: QuotaTree, queue: QueueId, each: Edit) -> list[Warned]:

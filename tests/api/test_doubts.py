@@ -64,3 +64,16 @@ def test_a_quota_for_a_flavor_that_no_cluster_has_is_taken_with_a_warning(plane:
     applied = tree.post("/api/v1/apply", json=queue).json()["applied"][0]
     assert [each["code"] for each in applied["warnings"]] == ["flavor-unknown"]
     assert "nvidia-h10-80gb" in applied["warnings"][0]["detail"]
+
+
+def test_a_part_that_is_given_more_than_clusters_own_is_taken_with_a_warning(plane: Plane, tree: httpx.Client) -> None:
+    plane.cluster("eu", nodes=4)
+    warned = {}
+    for nominal in (32, 500):
+        metadata, spec = {"name": "research/new"}, {"quotas": [{"flavor": H100, "nominal": nominal}]}
+        queue = {"apiVersion": "muster.dev/v1", "kind": "Queue", "metadata": metadata, "spec": spec}
+        warned[nominal] = tree.post("/api/v1/apply", json=queue).json()["applied"][0]["warnings"]
+    assert warned[32] == []
+    (told,) = warned[500]
+    assert told["code"] == "beyond-owned"
+    assert f"500 {H100} are given and all clusters own 32" in told["detail"]
