@@ -99,11 +99,11 @@ def _remove(uow: UnitOfWork, cluster: ClusterFact, by: By, work: WorkChoice) -> 
     others = attempts.lose_cluster(uow, cluster.id, keys, by) if keys else set()
     uow.attempts.release_holds(uow.attempts.held_on(uow.cordons.nodes_of(cluster.id)))
     uow.cordons.end_earmarks(cluster.id)
-    uow.agents.ban_keys(cluster.id)
-    uow.agents.end_sessions(cluster.id)
-    uow.agents.revoke_tokens(cluster.id)
     facts: Document = {"work": work, "attempts_lost": len(keys)}
     fleet.move(uow, cluster, ClusterEvent.REMOVED, by.actor, by.request_id, facts)
+    uow.agents.ban_keys(cluster.id)  # after the move: a ban raises the row's version, too
+    uow.agents.end_sessions(cluster.id)
+    uow.agents.revoke_tokens(cluster.id)
     uow.cordons.remove(cluster.id)
     accounting.sync_accounts(uow)  # what it owned counts no more
     uow.notify_cluster(cluster.id)  # its agent may wait for an answer
