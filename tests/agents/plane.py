@@ -95,14 +95,14 @@ class PlaneForAgents:
     async def plan(self) -> None:
         await asyncio.to_thread(self._plan)
 
-    async def until_state(self, name: str, state: str, within: float = 15.0) -> Json:
+    async def until_state(self, name: str, state: str, within: float = 45.0) -> Json:
         async def has_state() -> bool:
             return bool((await self.call("GET", f"/workloads/{name}"))["state"] == state)
 
         await self.until(has_state, within)
         return await self.call("GET", f"/workloads/{name}")
 
-    async def until(self, ask: Callable[[], Awaitable[bool]], within: float = 15.0) -> None:
+    async def until(self, ask: Callable[[], Awaitable[bool]], within: float = 45.0) -> None:
         """Ask until the answer is yes."""
         deadline = time.monotonic() + within
         while True:

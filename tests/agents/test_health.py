@@ -218,7 +218,7 @@ class _Hung(Transport):
         raise AssertionError
 
 
-async def _until(ask: Callable[[], bool], within: float = 20.0) -> None:
+async def _until(ask: Callable[[], bool], within: float = 45.0) -> None:
     deadline = time.monotonic() + within
     while not ask():
         assert time.monotonic() < deadline, f"not within {within} s"

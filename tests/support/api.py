@@ -82,7 +82,7 @@ def serving(settings: Settings) -> Iterator[Api]:
                 client.close()
     finally:
         both.stop()
-        thread.join(timeout=15)
+        thread.join(timeout=30)
         container.close()
     assert not thread.is_alive(), "the API did not end when it was asked to"
 
