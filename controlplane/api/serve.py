@@ -6,6 +6,7 @@ loop. Asked to end, it answers what has begun and leaves within seconds.
 
 import asyncio
 import contextlib
+import gc
 import signal
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from controlplane.bootstrap import Container, build_container
 from controlplane.settings import Settings
 from controlplane.telemetry import configure_logging
 
+GARBAGE_AT = 20_000  # new objects between two looks at the young ones
 GRACE_SECONDS = 2
 BACKLOG = 1_024
 
@@ -98,8 +100,16 @@ def _server(app: ASGIApp, host: str, port: int, head_seconds: float, certificate
     )
 
 
+def _collect_rarely() -> None:
+    """What is here now stays, so it is not looked through again and again: each time would stop every request."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE_AT, 20, 20)
+
+
 async def _run(container: Container) -> None:
     both = listeners(container)
+    _collect_rarely()
     # More threads than connections would only wait for one another.
     anyio.to_thread.current_default_thread_limiter().total_tokens = container.settings.database_pool_size
     loop = asyncio.get_running_loop()
