@@ -4,13 +4,13 @@ So a token or role that somebody ended through another process may work here for
 this process itself may be ending one, nobody is remembered, and nothing that was looked up until then is kept.
 """
 
-import hashlib
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from controlplane.core.facts.tenancy import Principal
+from controlplane.services.tokens import digest
 
 AGE_MAX_SECONDS = 1.0
 KEPT_MAX = 10_000
@@ -36,7 +36,7 @@ class RecentCallers:
 
     def get(self, token: str) -> Principal | None:
         """Whose token it was at most `AGE_MAX_SECONDS` ago; None where nobody looked since."""
-        found = self._kept.get(_digest(token))
+        found = self._kept.get(digest(token))
         if found is None or self._clock() - found[0] >= AGE_MAX_SECONDS:
             return None
         return found[1]
@@ -52,7 +52,7 @@ class RecentCallers:
                 return
             if len(self._kept) >= KEPT_MAX:
                 self._kept.clear()
-            self._kept[_digest(token)] = ticket.at, principal
+            self._kept[digest(token)] = ticket.at, principal
 
     def changing(self) -> None:
         """Remember nobody until `changed`, which follows for certain."""
@@ -65,7 +65,3 @@ class RecentCallers:
         with self._lock:
             self._changing -= 1
             self._changes += 1
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()

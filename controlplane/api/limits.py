@@ -1,6 +1,5 @@
 """How often a caller may ask, per process: a bucket that fills with time. Nothing is shared between processes."""
 
-import hashlib
 import threading
 import time
 from collections import OrderedDict
@@ -8,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from controlplane.services.errors import TooMany
+from controlplane.services.tokens import digest
 
 KEYS_MAX = 10_000  # the longest silent are forgotten, which only fills their buckets
 
@@ -58,21 +58,17 @@ class CallerLimits:
     def before(self, token: str) -> None:
         """Count one request of a token whose bearer is known; raises TooMany."""
         with self._lock:
-            owner = self._owners.get(_digest(token))
+            owner = self._owners.get(digest(token))
         if owner is not None:
             self._limit.take(owner)
 
     def known(self, token: str, owner: str) -> None:
         """Remember whose token it is; its first request is counted now. Raises TooMany."""
-        digest = _digest(token)
+        token_hash = digest(token)
         with self._lock:
-            is_new = self._owners.get(digest) != owner
-            self._owners[digest] = owner
+            is_new = self._owners.get(token_hash) != owner
+            self._owners[token_hash] = owner
             if len(self._owners) > KEYS_MAX:
                 self._owners.popitem(last=False)
         if is_new:
             self._limit.take(owner)
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()
