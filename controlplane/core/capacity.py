@@ -28,6 +28,17 @@ class Cluster:
     cordon_until: datetime | None = None
     drain: str = ""
     is_banned: bool = False
+    network_domain: str = ""  # clusters of one domain reach each other's pods; "": nobody's
+    facts: frozenset[str] = frozenset()  # what `requires` asks for, as in "storage/fast-nvme"
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """What keeps pods that do not tolerate it from a node."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +48,9 @@ class Node:
     `domains` names its box at each of its cluster's levels, coarse to fine, "" where it has none.
     `usable` units are healthy and not used by foreign pods; `held` ones belong to our pods; `owned`
     counts all known devices, also unhealthy ones. Free = max(0, usable - held). CPU in millicores,
-    memory in bytes, both already less what foreign pods ask for. `cordon` says why it, or a device of it, is out
-    of planning, and `withheld` how many units that would be usable belong to cordoned devices.
+    memory, huge pages and local disk in bytes, RDMA in interfaces, all already less what foreign pods ask for.
+    `cordon` says why it, or a device of it, is out of planning, and `withheld` how many units that would be
+    usable belong to cordoned devices.
     """
 
     id: NodeId
@@ -56,6 +68,16 @@ class Node:
     cordon: str = ""
     is_cordoned: bool = False
     withheld: Mapping[FlavorName, int] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    pods: int = 110  # that the kubelet takes, less foreign ones; 110 is its default
+    pods_held: int = 0
+    rdma: int = 0
+    rdma_held: int = 0
+    hugepages_bytes: int = 0
+    hugepages_bytes_held: int = 0
+    local_storage_bytes: int = 0
+    local_storage_bytes_held: int = 0
 
     def free(self, flavor: FlavorName) -> int:
         """Units of `flavor` that may be given to another pod of ours; 0 if the node takes none."""

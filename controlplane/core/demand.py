@@ -30,15 +30,51 @@ class StrategyName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PodNeeds:
-    """What one pod needs beside its devices. CPU in millicores, memory in bytes."""
+    """What one pod needs beside its devices. CPU in millicores, memory and disk in bytes, RDMA in interfaces."""
 
     cpu_milli: int = 0
     memory_bytes: int = 0
+    rdma: int = 0
+    hugepages_bytes: int = 0
+    local_storage_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A taint that a pod puts up with; "" matches any key or any effect."""
+
+    key: str = ""
+    operator: str = "Equal"  # or Exists
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRule:
+    """One expression of a node affinity: a label, an operator of Kubernetes, its values."""
+
+    key: str
+    operator: str  # In, NotIn, Exists, DoesNotExist, Gt, Lt
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRules:
+    """Which nodes a pod's template allows: every pair of `selector`, one of `terms` (each with all its rules)."""
+
+    selector: tuple[tuple[str, str], ...] = ()
+    terms: tuple[tuple[LabelRule, ...], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """Identical pods. `flavors` in order of preference; `devices` whole units per pod, may be 0."""
+    """Identical pods. `flavors` in order of preference; `devices` whole units per pod, may be 0.
+
+    `speeds` are thousandths of the first Flavor's, one per Flavor, or empty where all count alike. Elastic ones start
+    with `min_replicas` to `replicas` pods. Slices are groups of `slice_size` pods that share a domain of `slice_level`
+    each (0: none). `with_pod_set` names the PodSet of this Workload that it sits beside: a leader with its group.
+    """
 
     name: str
     replicas: int
@@ -47,6 +83,12 @@ class PodSet:
     needs: PodNeeds = PodNeeds()
     topology_mode: TopologyMode = TopologyMode.NONE
     topology_level: str = ""
+    speeds: tuple[int, ...] = ()
+    min_replicas: int | None = None
+    slice_size: int = 0
+    slice_level: str = ""
+    with_pod_set: str = ""
+    rules: NodeRules = NodeRules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +116,8 @@ class Workload:
     is_repair: bool = False  # a started gang that lost a part: goes ahead of its leaf's queue
     preferred_nodes: tuple[NodeId, ...] = ()  # its old place, tried first after an infrastructure end
     disturbances: int = 0  # how often it was sent back without fault of its own; said while it backs off
+    clusters_max: int = 1  # over how many clusters whole PodSets or slices of it may be divided
+    requires: tuple[str, ...] = ()  # facts that its clusters must have, as in "storage/fast-nvme", "data/s3://x"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +129,10 @@ class NodeShare:
     amount: int
     cpu_milli: int = 0  # what its pods there ask for besides, so that a plan to evict them knows what it frees
     memory_bytes: int = 0
+    pods: int = 0
+    rdma: int = 0
+    hugepages_bytes: int = 0
+    local_storage_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from controlplane.core.capacity import Cluster, Node
 from controlplane.core.demand import Earmark, Exclusion, RunningAttempt, Workload
 from controlplane.core.ids import ClusterId, FlavorName, NodeId, PoolId, QueueId, WorkloadId
-from controlplane.core.tenancy import Queue
+from controlplane.core.tenancy import Queue, Spent, Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +28,6 @@ class Snapshot:
     exclusions: tuple[Exclusion, ...] = ()
     usage_elsewhere: Mapping[tuple[QueueId, str], int] = field(default_factory=dict)
     owned_elsewhere: Mapping[FlavorName, int] = field(default_factory=dict)  # by clusters, in other Pools
+    standings: Mapping[QueueId, Standing] = field(default_factory=dict)  # none: its plain weight counts
+    spent: tuple[Spent, ...] = ()  # of Queues with budgets
+    running_elsewhere: Mapping[QueueId, int] = field(default_factory=dict)  # live Attempts in other Pools, by leaf

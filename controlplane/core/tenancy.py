@@ -1,6 +1,7 @@
 """Queues and their Quotas as documents state them; the arithmetic is in `quota`."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from controlplane.core.ids import FlavorName, QueueId
 
@@ -18,6 +19,52 @@ class Quota:
     lend: int | None = None
 
 
+class Period(StrEnum):
+    """Stretches of the calendar, in UTC; weeks begin on Monday."""
+
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+    QUARTER = "quarter"
+    YEAR = "year"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Device-hours that a Queue and all below it may use in each period; "*" counts every Flavor together.
+
+    A hard one stops admission when it is used up; a soft one is told, and puts the Queue behind its siblings.
+    """
+
+    flavor: str
+    device_hours: int
+    per: Period
+    is_hard: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Device-seconds that a Queue and all below it used of a Flavor ("*": all) since a period began."""
+
+    queue: QueueId
+    flavor: str
+    per: Period
+    device_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a Queue's history comes to, as reckoned last: see `history`.
+
+    `weight` is its effective one among its siblings, in millionths of all. `contended` is its decayed contended
+    usage in device-seconds, `credit` its burst credit (below 0: spent in advance), both over the half-life's window.
+    """
+
+    weight: int
+    contended: int = 0
+    credit: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Queue:
     """A node of the quota tree. `weight` in whole parts; `path` is its name, parents first."""
@@ -28,3 +75,5 @@ class Queue:
     weight: int
     quotas: tuple[Quota, ...]
     namespace: str = ""
+    budgets: tuple[Budget, ...] = ()
+    most_running: int | None = None  # Workloads with a live Attempt, in it and below it
