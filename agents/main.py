@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValidationError as error:
         for fault in error.errors():
             name = ".".join(str(part) for part in fault["loc"]) or "settings"
-            sys.stderr.write(f"muster-agent: {name}: {fault['msg']}\n")
+            sys.stderr.write(f"muster-agent: {name}: {fault['msg'].removeprefix('Value error, ')}\n")
         return EXIT_UNUSABLE
     except (policy.PolicyUnreadable, Unusable) as error:
         sys.stderr.write(f"muster-agent: {error}\n")

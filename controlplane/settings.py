@@ -5,10 +5,12 @@ environment variable of its upper-case name with the prefix `MUSTER_`; the two s
 names that everybody uses, `DATABASE_URL` and `REDIS_URL`.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Self
+from urllib.parse import urlsplit
 
-from pydantic import AliasChoices, BeforeValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 Seconds = Annotated[int, Field(ge=1, le=86_400)]
@@ -27,8 +29,29 @@ def _checked(given: object) -> object:
     return f"{given}{'&' if '?' in given else '?'}{CHECKED}=required"
 
 
-Address = Annotated[SecretStr, BeforeValidator(_trimmed)]
-BrokerAddress = Annotated[SecretStr, BeforeValidator(_checked), BeforeValidator(_trimmed)]  # the last one comes first
+def _address_of(*schemes: str) -> Callable[[SecretStr], SecretStr]:
+    """Refuses what is no address of such a server, and never repeats it: it may hold a password."""
+
+    def check(given: SecretStr) -> SecretStr:
+        try:
+            parts = urlsplit(given.get_secret_value())
+            _ = parts.port  # raises where it is no number
+        except ValueError:
+            parts = urlsplit("")
+        if parts.scheme.partition("+")[0] not in schemes:
+            raise ValueError(f"not an address of the form {schemes[0]}://HOST[:PORT]/NAME")
+        return given
+
+    return check
+
+
+Address = Annotated[SecretStr, BeforeValidator(_trimmed), AfterValidator(_address_of("postgresql", "postgres"))]
+BrokerAddress = Annotated[  # the last of those before comes first
+    SecretStr,
+    BeforeValidator(_checked),
+    BeforeValidator(_trimmed),
+    AfterValidator(_address_of("redis", "rediss")),
+]
 
 
 class Settings(BaseSettings):

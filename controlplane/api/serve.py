@@ -22,12 +22,13 @@ from controlplane.api.app import create_agent_app, create_app
 from controlplane.api.connection import protocol
 from controlplane.api.tls import Certificate, CertificateUnusable
 from controlplane.bootstrap import Container, build_container
-from controlplane.settings import Settings
+from controlplane.settings import SettingsUnusable, settings_of_environment
 from controlplane.telemetry import configure_logging
 
 GARBAGE_AT = 20_000  # new objects between two looks at the young ones
 GRACE_SECONDS = 2
 BACKLOG = 1_024
+EXIT_UNUSABLE = 2
 
 log = structlog.get_logger(__name__)
 
@@ -119,8 +120,12 @@ async def _run(container: Container) -> None:
 
 
 def main() -> None:
-    """Read the environment, listen until a signal comes."""
-    settings = Settings()
+    """Read the environment, listen until a signal comes; exit code 2 if the environment does not do."""
+    try:
+        settings = settings_of_environment()
+    except SettingsUnusable as error:
+        sys.stderr.write(f"muster: {error}\n")
+        sys.exit(EXIT_UNUSABLE)
     configure_logging(settings.log_level)
     container = build_container(settings)
     log.info("listening", people=f"{settings.api_host}:{settings.api_port}", agents=settings.agent_audience())

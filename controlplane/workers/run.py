@@ -23,7 +23,7 @@ from prometheus_client import start_http_server
 from controlplane import telemetry
 from controlplane.bootstrap import Container, build_container
 from controlplane.core.ids import PoolId
-from controlplane.settings import Settings
+from controlplane.settings import SettingsUnusable, settings_of_environment
 from controlplane.wakeups import PERIODIC_TASK, plan_queue
 from controlplane.workers import health
 from controlplane.workers.app import make_app
@@ -130,14 +130,18 @@ def run_beat(container: Container) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run one role until it is told to stop; exit code 2 for a wrong role."""
+    """Run one role until it is told to stop; exit code 2 for a wrong role or environment."""
     if len(arguments) != 1 or arguments[0] not in ROLES:
         sys.stderr.write(f"role must be one of {', '.join(ROLES)}, got {' '.join(arguments) or 'nothing'}\n")
         return 2
     # Until Celery takes them: the first process of a container has no default way to end, and a lease wants letting go.
     for number in (signal.SIGTERM, signal.SIGQUIT):
         signal.signal(number, lambda *_: sys.exit(0))
-    settings = Settings()
+    try:
+        settings = settings_of_environment()
+    except SettingsUnusable as error:
+        sys.stderr.write(f"muster: {error}\n")
+        return 2
     telemetry.configure_logging(settings.log_level)
     if arguments[0] != "beat":
         serve_metrics(settings.metrics_port)

@@ -143,6 +143,8 @@ def without_settings(*words: str) -> subprocess.CompletedProcess[str]:
         ("controlplane.install", "new-sessions"),
         ("controlplane.db.migrate",),
         ("controlplane.db.migrate", "--down", "base"),
+        ("controlplane.api.serve",),
+        ("controlplane.workers.run", "planner"),
     ],
     ids=" ".join,
 )
@@ -152,10 +154,28 @@ def test_variables_that_are_not_set_are_named_in_a_line(words: tuple[str, ...]) 
 
 
 @pytest.mark.parametrize(
+    "words",
+    [("controlplane.install", "new-sessions"), ("controlplane.api.serve",), ("controlplane.workers.run", "worker")],
+    ids=" ".join,
+)
+def test_an_address_that_is_none_is_said_in_a_line_that_does_not_repeat_it(words: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", *words],
+        env={**os.environ, "DATABASE_URL": "postgresql://u:secret@db:port/muster", "REDIS_URL": "secret"},
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS_MAX,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == (
+        "muster: DATABASE_URL: not an address of the form postgresql://HOST[:PORT]/NAME;"
+        " REDIS_URL: not an address of the form redis://HOST[:PORT]/NAME\n"
+    )
+
+
+@pytest.mark.parametrize(
     ("url", "arguments", "code", "line"),
     [
         ("postgresql://muster@127.0.0.1:1/muster", (), 1, "muster: connection failed"),
-        ("postgresql//secret", (), 2, "muster: Could not parse"),
+        ("postgresql//secret", (), 2, "muster: DATABASE_URL: not an address of the form postgresql://"),
         ("postgresql://muster@127.0.0.1:1/muster", ("--down", ""), 2, "usage: "),
     ],
 )
