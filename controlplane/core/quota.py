@@ -124,10 +124,12 @@ class QuotaTree:
         self._parents: dict[QueueId, QueueId | None] = {queue.id: queue.parent for queue in self.queues.values()}
         self._accounts: dict[QueueId, dict[FlavorName, Account]] = {queue: {} for queue in self.queues}
         self._log: list[tuple[Account, int]] = []
-        self._accumulate(_children_first(self.queues), owned or {})
+        self._unset: dict[FlavorName, tuple[Account, Quota, int, int]] = {}  # roots that own what is left: see `own`
+        self._accumulate(_children_first(self.queues))
+        self.own(owned or {})
         for (queue, flavor), amount in sorted((usage or {}).items()):
             self.charge(queue, flavor, amount)
-        self._log.clear()
+        self.settle()
 
     @classmethod
     def from_rows(cls, rows: Iterable[AccountRow]) -> "QuotaTree":
@@ -210,6 +212,19 @@ class QuotaTree:
             account, used = self._log.pop()
             account.u = used
 
+    def settle(self) -> None:
+        """Take what is charged now as given: no rollback reaches behind it."""
+        self._log.clear()
+
+    def own(self, owned: Mapping[FlavorName, int]) -> None:
+        """Give the roots without a nominal what clusters own, less what is promised of it; usage stays as it is."""
+        for flavor, (account, quota, claimed, lent) in self._unset.items():
+            _set_limits(account, quota, add(lent, max(0, subtract(owned.get(flavor, 0), claimed))))
+        roots = [queue for queue, parent in self._parents.items() if parent is None]
+        for flavor in owned:
+            for root in roots:
+                self.account(root, flavor)
+
     def account_rows(self) -> tuple[AccountRow, ...]:
         """Every Queue's account of every Flavor that anybody lists, owns or uses, in a fixed order."""
         flavors = sorted({flavor for mine in self._accounts.values() for flavor in mine})
@@ -219,8 +234,8 @@ class QuotaTree:
         self._log.append((account, account.u))
         account.u = used
 
-    def _accumulate(self, ordered: tuple[Queue, ...], owned: Mapping[FlavorName, int]) -> None:
-        """Fill S and K, children before parents; roots that own what is left come last."""
+    def _accumulate(self, ordered: tuple[Queue, ...]) -> None:
+        """Fill S and K, children before parents, and note which roots own what is left."""
         unset: dict[FlavorName, Queue] = {}
         lent: dict[tuple[QueueId, FlavorName], int] = {}
         for queue in ordered:
@@ -240,12 +255,8 @@ class QuotaTree:
         for flavor, queue in unset.items():
             claimed = total(self._accounts[root][flavor].s for root in roots if flavor in self._accounts[root])
             account = self.account(queue.id, flavor)
-            own = max(0, subtract(owned.get(flavor, 0), claimed))
             quota = next(quota for quota in queue.quotas if quota.flavor == flavor)
-            _set_limits(account, quota, add(account.s, own))
-        for flavor in owned:
-            for root in roots:
-                self.account(root, flavor)
+            self._unset[flavor] = account, quota, claimed, account.s
 
 
 def _set_limits(account: Account, quota: Quota | None, lent: int) -> None:
