@@ -10,9 +10,11 @@ from controlplane.core.entitlement import exceeds_quota, room_for
 from controlplane.core.fairshare import Contest
 from controlplane.core.ids import QueueId, WorkloadId
 from controlplane.core.index import FleetIndex
+from controlplane.core.placement.asking import Room, sizes
 from controlplane.core.placement.clusters import ClusterRanking, namespace_of
+from controlplane.core.placement.placed import Placed
 from controlplane.core.placement.shortfall import why_nowhere
-from controlplane.core.placement.workload import Placed, Room, place_workload, sizes
+from controlplane.core.placement.workload import place_workload
 from controlplane.core.plan import Admit, Decision, Plan
 from controlplane.core.policy import Policy
 from controlplane.core.reasons import Reason, ReasonCode, reason

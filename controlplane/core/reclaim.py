@@ -14,7 +14,8 @@ from controlplane.core.demand import Earmark, NodeShare, RunningAttempt, Workloa
 from controlplane.core.entitlement import exceeds_quota, first_choice, room_for
 from controlplane.core.ids import ClusterId, FlavorName, QueueId, WorkloadId
 from controlplane.core.lifecycle import AttemptState, ClusterState
-from controlplane.core.placement.workload import Placed, fits_in_cluster, missing_units, place_in_cluster
+from controlplane.core.placement.placed import Placed
+from controlplane.core.placement.workload import fits_in_cluster, missing_units, place_in_cluster
 from controlplane.core.plan import Reclaim, SetEarmark
 from controlplane.core.policy import Policy
 from controlplane.core.quota import QuotaTree

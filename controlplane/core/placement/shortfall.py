@@ -10,15 +10,9 @@ from controlplane.core.demand import Earmark, Exclusion, PodSet, TopologyMode, W
 from controlplane.core.entitlement import quota_reason
 from controlplane.core.ids import ClusterId, QueueId
 from controlplane.core.index import FleetIndex, PodSize
+from controlplane.core.placement.asking import Room, asked_level, hardest_first, sizes
 from controlplane.core.placement.clusters import Ranked
-from controlplane.core.placement.workload import (
-    Room,
-    asked_level,
-    hardest_first,
-    place_in_cluster,
-    place_in_order,
-    sizes,
-)
+from controlplane.core.placement.workload import place_in_cluster, place_in_order
 from controlplane.core.policy import Policy
 from controlplane.core.reasons import Fact, Reason, ReasonCode, reason
 from controlplane.core.scenario import Scenario

@@ -1,0 +1,73 @@
+"""Where something goes: the place of a PodSet, of a whole Workload, and how good it is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from controlplane.core.demand import PodSet
+from controlplane.core.ids import ClusterId, FlavorName
+from controlplane.core.index import FleetIndex, PodSize, Take
+from controlplane.core.placement.strategies.base import Part
+from controlplane.core.plan import Placement, PodPlacement
+
+
+class Score(NamedTuple):
+    """How good a place is; less is better, field by field, the cluster's id last."""
+
+    flavor_rank: int
+    climbs: int  # levels above the one asked for
+    domains: int
+    harm: int
+    load: int  # permille of usable units taken
+    cluster: ClusterId
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedSet:
+    """Where one PodSet goes: pods per node, in fabric order."""
+
+    pod_set: PodSet
+    size: PodSize
+    parts: tuple[Part, ...]
+    score: Score
+
+    def takes(self) -> list[Take]:
+        """What it takes from the index."""
+        size = self.size
+        return [
+            Take(node, size.flavor, pods * size.devices, pods * size.cpu_milli, pods * size.memory_bytes)
+            for node, pods in self.parts
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a whole Workload goes, in one cluster; `sets` in the order in which they were placed."""
+
+    cluster: ClusterId
+    sets: tuple[PlacedSet, ...]
+
+    def charges(self) -> tuple[tuple[FlavorName, int], ...]:
+        """Units by Flavor, sorted."""
+        amounts: dict[FlavorName, int] = {}
+        for placed in self.sets:
+            if placed.size.devices:
+                amount = placed.size.devices * placed.pod_set.replicas
+                amounts[placed.size.flavor] = amounts.get(placed.size.flavor, 0) + amount
+        return tuple(sorted(amounts.items()))
+
+    def takes(self) -> list[Take]:
+        """What it takes from the index."""
+        return [take for placed in self.sets for take in placed.takes()]
+
+    def placement(self, index: FleetIndex, pod_sets: Sequence[PodSet]) -> Placement:
+        """As a Plan says it: PodSets as declared, ranks in domain order, so that the ring follows the fabric."""
+        pods: list[PodPlacement] = []
+        nodes = index.tree.nodes
+        for placed in sorted(self.sets, key=lambda each: pod_sets.index(each.pod_set)):
+            name, flavor, amount, rank = placed.pod_set.name, placed.size.flavor, placed.size.devices, 0
+            for node, count in placed.parts:
+                node_id = nodes[node].id
+                pods.extend(PodPlacement(name, at, node_id, flavor, amount) for at in range(rank, rank + count))
+                rank += count
+        return Placement(self.cluster, tuple(pods))
