@@ -1,14 +1,12 @@
 """Submit a Workload: checked, written as pending and due now. Where and when it runs is a planner's to decide."""
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import cast
 
 from controlplane.contract.rest.common import Json, Warned
-from controlplane.contract.rest.workloads import PodSetSpec, PodSetView, WorkloadDocument, WorkloadView
+from controlplane.contract.rest.workloads import PodSetView, WorkloadDocument, WorkloadView
 from controlplane.core.demand import PodSet, TopologyMode
 from controlplane.core.facts.workloads import NewWorkload, SubmissionSite
 from controlplane.core.ids import FlavorName, WorkloadId
@@ -18,13 +16,13 @@ from controlplane.services.authz import Action, Caller
 from controlplane.services.doubts import of_pod_sets
 from controlplane.services.errors import Conflict, Fault, Invalid
 from controlplane.services.manifests import warnings_of_job
-from controlplane.services.podspec import VENDORS, PodFacts, TemplateReader
+from controlplane.services.pod_sets import flavors_among, pod_sets_of, shape_of, templates_of
+from controlplane.services.podspec import PodFacts
 from controlplane.services.pools import pool_named
 from controlplane.services.ports.unit_of_work import UnitOfWork
 from controlplane.services.recent import RecentWorld, World
 from controlplane.services.satisfiable import never_satisfiable
 
-MIG = "-mig-"
 Manifest = Mapping[str, object]
 
 
@@ -61,10 +59,8 @@ def submit(
     site = _site(uow, caller, document)
     priorities.require_granted(caller, site.path, document.spec.priority_value())
     namespace = _namespace(site, submission.manifest)
-    facts = _templates(submission)
-    pod_sets = tuple(
-        _pod_set(uow, known, site, each, read) for each, read in zip(document.spec.pod_sets, facts, strict=True)
-    )
+    facts = templates_of(document, is_manifest=submission.manifest is not None)
+    pod_sets = pod_sets_of(document, facts, lambda read: _known_flavors(uow, known, site, read))
     if (refused := never_satisfiable(uow, known, site.queue, pod_sets)) is not None:
         raise Invalid(refused.sentence(), slug="never-satisfiable")
     name = document.metadata.name
@@ -83,7 +79,7 @@ def submit(
         spec=_stored_spec(document, pod_sets, namespace),
         manifest=submission.manifest,
         labels=document.metadata.labels,
-        shape=_shape(document),
+        shape=shape_of(document),
         max_attempts=document.spec.max_attempts,
         on_cluster_loss=document.spec.on_cluster_loss,
         pod_sets=pod_sets,
@@ -157,67 +153,17 @@ def _view(new: NewWorkload, queue: str, pool: str, now: datetime) -> WorkloadVie
     )
 
 
-def _templates(submission: Submission) -> list[PodFacts]:
-    facts, faults = [], []
-    for index, each in enumerate(submission.document.spec.pod_sets):
-        where = "/spec/template" if submission.manifest is not None else f"/spec/podSets/{index}/template"
-        if each.template is None:
-            faults.append(Fault(where, f"PodSet {each.name} has no template", "missing-field"))
-            continue
-        reader = TemplateReader(each.template, where)
-        facts.append(reader.read())
-        faults.extend(reader.faults)
-    if faults:
-        raise Invalid(faults[0].detail, slug=faults[0].slug, faults=tuple(faults))
-    return facts
+def _known_flavors(uow: UnitOfWork, recent: RecentWorld, site: SubmissionSite, read: PodFacts) -> Sequence[FlavorName]:
+    """Every Flavor of that resource that the Queue's tree or a cluster knows."""
+    return _flavors_in(recent.get(uow), site, read) or _flavors_in(recent.fresh(uow), site, read)
 
 
-def _pod_set(uow: UnitOfWork, recent: RecentWorld, site: SubmissionSite, spec: PodSetSpec, read: PodFacts) -> PodSet:
-    devices = read.devices if spec.devices is None else spec.devices
-    if read.devices and devices != read.devices:
-        words = f"PodSet {spec.name} says {devices} devices per pod, its template's limits say {read.devices}"
-        raise _invalid("/spec/podSets", "invalid-value", words)
-    flavors = tuple(FlavorName(flavor.name) for flavor in spec.flavors)
-    if devices and not flavors:
-        flavors = _known_flavors(uow, recent, site, read)
-    elif devices and read.vendor and not all(flavor.startswith(read.vendor) for flavor in flavors):
-        words = f"the template asks for {read.resource}, which none but {read.vendor}'s flavors are"
-        raise _invalid("/spec/podSets", "invalid-value", words)
-    topology = spec.topology
-    mode, level = TopologyMode.NONE, ""
-    if topology is not None and topology.required is not None:
-        mode, level = TopologyMode.REQUIRED, topology.required
-    elif topology is not None and topology.preferred is not None:
-        mode, level = TopologyMode.PREFERRED, topology.preferred
-    return PodSet(spec.name, spec.replicas, devices, flavors if devices else (), read.needs, mode, level)
-
-
-def _known_flavors(
-    uow: UnitOfWork, recent: RecentWorld, site: SubmissionSite, read: PodFacts
-) -> tuple[FlavorName, ...]:
-    """Where none is named: every Flavor of that resource that the Queue's tree or a cluster knows."""
-    found = _flavors_in(recent.get(uow), site, read) or _flavors_in(recent.fresh(uow), site, read)
-    if not found:
-        words = f"no flavor is known for {read.resource or 'devices'}; name one (flavors)"
-        raise _invalid("/spec/podSets", "missing-field", words)
-    if len({name.partition("-")[0] for name in found}) > 1:  # an image runs on one vendor's devices
-        words = f"devices of several vendors are known ({', '.join(found)[:400]}); name those that will do (flavors)"
-        raise _invalid("/spec/podSets", "missing-field", words)
-    return tuple(FlavorName(name) for name in found)
-
-
-def _flavors_in(world: World, site: SubmissionSite, read: PodFacts) -> list[str]:
+def _flavors_in(world: World, site: SubmissionSite, read: PodFacts) -> list[FlavorName]:
     listed = set(world.totals)
     if site.queue in world.tree.queues:
         for queue in world.tree.path(site.queue):
             listed.update(quota.flavor for quota in world.tree.queues[queue].quotas)
-    profile = next((read.resource.removeprefix(prefix) for prefix in VENDORS if read.resource.startswith(prefix)), "")
-    mig = f"-{profile}" if profile.startswith("mig-") else ""
-    return sorted(
-        name
-        for name in listed
-        if name.startswith(f"{read.vendor}-" if read.vendor else "") and (mig in name if mig else MIG not in name)
-    )
+    return flavors_among(listed, read)
 
 
 def _stored_spec(document: WorkloadDocument, pod_sets: Sequence[PodSet], namespace: str) -> dict[str, object]:
@@ -234,12 +180,6 @@ def _stored_spec(document: WorkloadDocument, pod_sets: Sequence[PodSet], namespa
         for given, each in zip(document.spec.pod_sets, pod_sets, strict=True)
     ]
     return spec
-
-
-def _shape(document: WorkloadDocument) -> str:
-    """Pods of equal templates have one shape: what a scheduler refused for one it refuses for the other."""
-    templates = [each.template for each in document.spec.pod_sets]
-    return hashlib.sha256(json.dumps(templates, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def _not_leaf(path: str) -> Invalid:
