@@ -17,6 +17,7 @@ from controlplane.core.placement.shortfall import why_nowhere
 from controlplane.core.placement.workload import place_workload
 from controlplane.core.plan import Admit, Decision, Plan
 from controlplane.core.policy import Policy
+from controlplane.core.quota import QuotaTree
 from controlplane.core.reasons import Reason, ReasonCode, reason
 from controlplane.core.reclaim import Reclaimer, waits_for
 from controlplane.core.resources import UNLIMITED
@@ -28,9 +29,11 @@ REASONS_MAX = 3  # per waiting Workload in a Plan; `explain` gives all
 Reasons = tuple[Reason, ...]
 
 
-def plan_cycle(snapshot: Snapshot, policy: Policy, now: datetime, index: FleetIndex | None = None) -> Plan:
-    """Decide about every waiting Workload. `index`, if given, is a warm one of this very Snapshot."""
-    return _Cycle(snapshot, policy, now, index).run()
+def plan_cycle(
+    snapshot: Snapshot, policy: Policy, now: datetime, index: FleetIndex | None = None, tree: QuotaTree | None = None
+) -> Plan:
+    """Decide about every waiting Workload. `index` and `tree`, if given, are warm ones of this very Snapshot."""
+    return _Cycle(snapshot, policy, now, index, tree).run()
 
 
 def explain(
@@ -49,10 +52,11 @@ class _Cycle:
         policy: Policy,
         now: datetime,
         index: FleetIndex | None,
+        tree: QuotaTree | None = None,
         asked: WorkloadId | None = None,
     ) -> None:
         self.snapshot, self.policy, self.now, self.asked = snapshot, policy, now, asked
-        self.scenario = Scenario(snapshot, now, index)
+        self.scenario = Scenario(snapshot, now, index, tree)
         self.ranking = ClusterRanking(snapshot, self.scenario.index, policy, now)
         self.reclaimer = Reclaimer(self.scenario, policy, now) if policy.reclaim else None
         self.decisions: list[Decision] = []

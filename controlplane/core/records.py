@@ -22,8 +22,11 @@ from controlplane.core.ids import ClusterId, FlavorName, NodeId, PoolId, QueueId
 from controlplane.core.index import FleetIndex
 from controlplane.core.plan import Admit, Plan, Reclaim, SetEarmark
 from controlplane.core.policy import Policy
+from controlplane.core.quota import QuotaTree
+from controlplane.core.scenario import owned_by_all
 from controlplane.core.snapshot import Snapshot
 from controlplane.core.tenancy import Queue
+from controlplane.core.warm_tree import WarmTree
 
 Json = str | int | bool | None | list["Json"] | dict[str, "Json"]
 Decoder = Callable[[Json], object]
@@ -55,6 +58,7 @@ class World:
         self.pool_name = pool_name
         self._rows: dict[Table, dict[Key, Value]] = {table: {} for table in Table}
         self._index: FleetIndex | None = None
+        self._tree = WarmTree()
 
     def rename(self, pool_name: str) -> None:
         """The Pool's name has changed."""
@@ -65,9 +69,11 @@ class World:
         told: list[Change] = []
         for change in changes:
             rows = self._rows[change.table]
-            if rows.get(change.key) == change.value:
+            before = rows.get(change.key)
+            if before == change.value:
                 continue  # read again, because its writer was not finished at the last reading
             told.append(change)
+            self._tree.follow(change.table, change.key, before, change.value)
             if change.value is None:
                 del rows[change.key]
             else:
@@ -104,6 +110,10 @@ class World:
         else:
             self._index = self._index.refreshed(snapshot.clusters, snapshot.nodes)
         return self._index
+
+    def warm_tree(self, snapshot: Snapshot, index: FleetIndex) -> QuotaTree:
+        """The quota tree of a Snapshot just frozen, with its index; built anew only where Queues changed."""
+        return self._tree.of(snapshot, owned_by_all(snapshot, index))
 
     def _sorted(self, table: Table) -> list[Value]:
         return [self._rows[table][key] for key in sorted(self._rows[table], key=repr)]

@@ -20,13 +20,15 @@ Charges = Sequence[tuple[FlavorName, int]]
 
 
 class Scenario:
-    """One cycle's working state. The index is handed back as it came by `rollback(start)`."""
+    """One cycle's working state. Index and tree are handed back as they came by `rollback(start)`."""
 
-    def __init__(self, snapshot: Snapshot, now: datetime, index: FleetIndex | None = None) -> None:
+    def __init__(
+        self, snapshot: Snapshot, now: datetime, index: FleetIndex | None = None, tree: QuotaTree | None = None
+    ) -> None:
+        """`index` and `tree`, if given, are warm ones of this very Snapshot."""
         self.snapshot = snapshot
         self.index = index or FleetIndex(snapshot.clusters, snapshot.nodes)
-        accepted = [owned for cluster, owned in self.index.owned.items() if is_accepted(snapshot.clusters[cluster])]
-        self.tree = tree_of(snapshot, _summed(accepted))
+        self.tree = tree or tree_of(snapshot, owned_by_all(snapshot, self.index))
         self.work = 0  # work units: looks at Workloads, clusters and nodes, counted so that replay agrees
         self.start = self.checkpoint()
         self.earmarks: dict[WorkloadId, Earmark] = {}
@@ -135,7 +137,7 @@ class Scenario:
 def tree_of(snapshot: Snapshot, owned: Mapping[FlavorName, int] | None = None) -> QuotaTree:
     """The quota tree of a Snapshot, charged with all that runs and with what other Pools use.
 
-    `owned` is what this Pool's accepted clusters own, if the caller has counted it already.
+    `owned` is what all accepted clusters own, also in other Pools, if the caller has counted it already.
     """
     usage: dict[tuple[QueueId, FlavorName], int] = {}
     for (queue, flavor), amount in snapshot.usage_elsewhere.items():
@@ -146,8 +148,15 @@ def tree_of(snapshot: Snapshot, owned: Mapping[FlavorName, int] | None = None) -
     known = {account: amount for account, amount in usage.items() if account[0] in snapshot.queues}
     if owned is None:
         accepted = {cluster.id for cluster in snapshot.clusters.values() if is_accepted(cluster)}
-        owned = _summed(node.owned for node in snapshot.nodes.values() if node.cluster in accepted)
-    return QuotaTree(snapshot.queues.values(), known, _summed((owned, snapshot.owned_elsewhere)))
+        here = _summed(node.owned for node in snapshot.nodes.values() if node.cluster in accepted)
+        owned = _summed((here, snapshot.owned_elsewhere))
+    return QuotaTree(snapshot.queues.values(), known, owned)
+
+
+def owned_by_all(snapshot: Snapshot, index: FleetIndex) -> dict[FlavorName, int]:
+    """What accepted clusters own, those of this Pool by its index and those of other Pools."""
+    here = (owned for cluster, owned in index.owned.items() if is_accepted(snapshot.clusters[cluster]))
+    return _summed((*here, snapshot.owned_elsewhere))
 
 
 def is_accepted(cluster: Cluster) -> bool:

@@ -112,7 +112,8 @@ class Planner:
             return None
         reading = self._read()
         snapshot = self._world.freeze()
-        plan = plan_cycle(snapshot, reading.policy, reading.now, self._world.warm_index(snapshot))
+        index = self._world.warm_index(snapshot)
+        plan = plan_cycle(snapshot, reading.policy, reading.now, index, self._world.warm_tree(snapshot, index))
         return Planned(lease, version, reading, snapshot, plan)
 
     def commit(self, planned: Planned) -> Step:
