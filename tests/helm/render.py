@@ -3,6 +3,8 @@
 A story that wants to know what an agent may do installs exactly what the chart renders, and nothing by hand.
 """
 
+import copy
+import functools
 import os
 import shutil
 import subprocess
@@ -27,6 +29,7 @@ RELEASE = "muster-agent"
 NAMESPACE = "muster-system"
 AGENT = "muster-agent"
 SECONDS_MAX = 30
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 AGENT_VALUES: Mapping[str, object] = {
     "plane": {"url": "https://muster.example.com"},
@@ -56,13 +59,21 @@ class InstalledAgent:
 def render(
     values: Mapping[str, object] | None = None, *, namespace: str = NAMESPACE, chart: Path = AGENT_CHART
 ) -> list[Json]:
-    """All objects of a release with these values; raises Refused."""
+    """All objects of a release with these values, the caller's to change; raises Refused."""
+    given = yaml.safe_dump(dict(AGENT_VALUES if values is None else values))
+    return copy.deepcopy(_rendered(given, namespace, chart))
+
+
+@functools.cache
+def _rendered(values: str, namespace: str, chart: Path) -> list[Json]:
+    """Once for each set of values: charts do not change while tests run."""
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-        yaml.safe_dump(dict(AGENT_VALUES if values is None else values), file)
+        file.write(values)
+        file.flush()
         done = helm("template", RELEASE, str(chart), "--namespace", namespace, "--values", file.name)
     if done.returncode != 0:
         raise Refused(done.stderr)
-    return [each for each in yaml.safe_load_all(done.stdout) if each]
+    return [each for each in yaml.load_all(done.stdout, _LOADER) if each]
 
 
 def render_plane(values: Mapping[str, object] | None = None) -> list[Json]:
