@@ -9,11 +9,12 @@ import hashlib
 import json
 import types
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import datetime
 from enum import Enum
 from functools import cache
-from typing import Union, cast, get_args, get_origin, get_type_hints
+from operator import attrgetter
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 from controlplane.core.capacity import Cluster, Node
 from controlplane.core.demand import Earmark, Exclusion, RunningAttempt, Workload
@@ -189,9 +190,14 @@ def _new_encoder(kind: type) -> Encoder:
     if issubclass(kind, frozenset):
         return lambda value: sorted((to_record(each) for each in cast("frozenset[object]", value)), key=canonical)
     if issubclass(kind, tuple):
-        return lambda value: [_encoder_of(each)(each) for each in cast("tuple[object, ...]", value)]
+        return _tuple_to_record
     assert is_dataclass(kind), f"{kind.__name__} has no record"
     return _dataclass_encoder(kind)
+
+
+def _tuple_to_record(value: object) -> Json:
+    listed = cast("tuple[Json, ...]", value)
+    return [each if type(each) in _PLAIN else _encoder_of(each)(each) for each in listed]
 
 
 def _mapping_to_record(value: object) -> Json:
@@ -202,17 +208,27 @@ def _mapping_to_record(value: object) -> Json:
 
 
 def _dataclass_encoder(kind: type) -> Encoder:
+    """Fields that have their default are left out: most rows have most of them, and thousands are stored."""
     names = tuple(each.name for each in fields(kind))
+    defaults = tuple(_default(each) for each in fields(kind))
+    read = attrgetter(*names) if len(names) > 1 else lambda value: (getattr(value, names[0]),)
     tag: dict[str, Json] = {"kind": kind.__name__} if kind.__name__ in DECISIONS else {}
 
     def encode(value: object) -> Json:
         record = tag.copy()
-        for name in names:
-            each = getattr(value, name)
+        for name, default, each in zip(names, defaults, read(value), strict=True):
+            if each == default:
+                continue
             record[name] = each if type(each) in _PLAIN else _encoder_of(each)(each)
         return record
 
     return encode
+
+
+def _default(each: Field[Any]) -> object:
+    if each.default is not MISSING:
+        return each.default
+    return MISSING if each.default_factory is MISSING else each.default_factory()
 
 
 @cache

@@ -4,17 +4,19 @@ A chain of stored cycles starts at a base (every row) and goes on with what chan
 Policy that it was planned with. Nothing is written.
 """
 
+import hashlib
 import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from controlplane.core.cycle import plan_cycle
 from controlplane.core.facts.planning import StoredCycle
 from controlplane.core.ids import PoolId
 from controlplane.core.plan import Plan
 from controlplane.core.policy import policy_from
-from controlplane.core.records import World, change_from_record, plan_hash
+from controlplane.core.records import World, change_from_record, from_record, plan_hash
 from controlplane.services.errors import NotFound
 from controlplane.services.ports.unit_of_work import UnitOfWork
 
@@ -49,4 +51,12 @@ def rerun(chain: Sequence[StoredCycle]) -> Replay:
         world.apply(change_from_record(record) for record in json.loads(zlib.decompress(stored.changes)))
     last = chain[-1]
     plan = plan_cycle(world.freeze(), policy_from(last.policy_version, last.policy), last.now)
-    return Replay(last.id, plan, last.plan_sha256.hex(), plan_hash(plan))
+    return Replay(last.id, plan, _stored_hash(last), plan_hash(plan))
+
+
+def _stored_hash(stored: StoredCycle) -> str:
+    """The stored Plan's hash in today's form; the form may have left out less when it was stored."""
+    text = zlib.decompress(stored.plan)
+    if hashlib.sha256(text).digest() != stored.plan_sha256:
+        return stored.plan_sha256.hex()  # it was tampered with
+    return plan_hash(cast("Plan", from_record("Plan", json.loads(text))))

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-from controlplane.contract.agent.attempts import ApplyBody, Budgets, Directive, Pin, PodSetOrder, Rejection
+from controlplane.contract.agent.attempts import ApplyBody, Budgets, Directive, Rejection
 from controlplane.contract.agent.inventory import DeviceReport, DiscrepancyReport, NodeReport, node_digest
 from controlplane.core.facts.attempts import PodPin, WorkloadOrder
 from controlplane.core.facts.fleet import Card, Document, FlavorCount, NodeWrite, NumberedDirective, ToldResource
@@ -31,24 +31,29 @@ def apply_body(order: WorkloadOrder, pins: Sequence[PodPin], budgets: Document |
     sizes: dict[str, int] = {}
     for pin in pins:
         sizes[pin.pod_set] = sizes.get(pin.pod_set, 0) + 1
-    body = ApplyBody(
-        name=order.name,
-        namespace=order.namespace,
-        world_size=order.world_size,
-        pod_sets=[_pod_set(order, name, size) for name, size in sizes.items()],
-        pins=[
-            Pin(pod_set=p.pod_set, index=p.index, rank=p.rank, node=p.node, resource=p.resource, amount=p.amount)
+    body: dict[str, Any] = {
+        "name": order.name,
+        "namespace": order.namespace,
+        "world_size": order.world_size,
+        "pod_sets": [_pod_set(order, name, size) for name, size in sizes.items()],
+        "pins": [
+            {"pod_set": p.pod_set, "index": p.index, "rank": p.rank, "node": p.node, "resource": p.resource,
+             "amount": p.amount}
             for p in pins
         ],
-        environment={
+        "environment": {
             "MUSTER_WORKLOAD": order.name,
             "MUSTER_WORKLOAD_UID": order.key.workload,
             "MUSTER_ATTEMPT": str(order.key.attempt),
         },
-        budgets=budgets_of(budgets or {}),
-        on_cluster_loss="replace" if order.on_cluster_loss == "replace" else "hold",
-    )
-    return body.model_dump(mode="json", exclude_defaults=True)
+    }  # fmt: skip
+    if budgets and (stated := budgets_of(budgets).model_dump(exclude_defaults=True)):
+        body["budgets"] = stated
+    if order.on_cluster_loss == "replace":
+        body["on_cluster_loss"] = "replace"
+    # Plain values, since a cycle writes thousands of pins; what an agent would refuse is refused here all the same.
+    ApplyBody.model_validate(body)
+    return body
 
 
 def budgets_of(stated: Document) -> Budgets:
@@ -180,13 +185,14 @@ def _withheld(card: Card) -> int:
     return card.slots_allocatable if card.is_cordoned and card.health not in _ILL else 0
 
 
-def _pod_set(order: WorkloadOrder, name: str, size: int) -> PodSetOrder:
+def _pod_set(order: WorkloadOrder, name: str, size: int) -> dict[str, Any]:
     stated = order.spec.get("podSets")
     assert isinstance(stated, list)
     found = next(one for one in stated if one["name"] == name)
+    told: dict[str, Any] = {"name": name, "replicas": size, "template": found.get("template") or {}}
     job = order.manifest.get("spec") if order.manifest is not None else None
     kept = {key: value for key, value in job.items() if key in _JOB_FIELDS_KEPT} if isinstance(job, Mapping) else {}
-    return PodSetOrder(name=name, kind="Job", replicas=size, template=found.get("template") or {}, job=kept)
+    return {**told, "job": kept} if kept else told
 
 
 def _node_row(report: NodeReport, now: datetime) -> dict[str, Any]:
