@@ -16,6 +16,7 @@ from controlplane.embedded.servers import Servers, running
 from controlplane.embedded.valkey import Valkey
 from tests.support import databases
 from tests.support.databases import Database
+from tests.support.folders import quick_folder
 
 pytest_plugins = ["tests.kube.fixtures", "tests.plugins.groups"]
 
@@ -33,7 +34,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     """Postgres (without fsync) and Valkey of this test process; whoever kills it ends them too."""
     ours = {name: text for name, text in os.environ.items() if name not in {"DATABASE_URL", "REDIS_URL"}}
-    with running(tmp_path_factory.mktemp("servers"), ours, durable=False) as started:
+    with (
+        quick_folder(tmp_path_factory.mktemp("servers")) as folder,
+        running(folder, ours, durable=False) as started,
+    ):
         yield started
 
 

@@ -48,8 +48,10 @@ SETTINGS = {
 }
 SINCE_18 = {"io_method": "sync"}
 """Three idle helper processes fewer; the loopback plane's reads are few and cached."""
-VOLATILE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_wal_size": "4GB"}
+VOLATILE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_wal_size": "1GB"}
 """For tests only: a crash of the machine spoils the data."""
+VOLATILE_SINCE_16 = {"scram_iterations": "1"}
+"""For tests only: each login is spared the work that makes guessing a stolen password's hash slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class Postgres:
             settings |= SINCE_18
         if not self.durable:
             settings |= VOLATILE
-        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        options = _options(settings)
         return Spec(
             name="postgres",
             argv=(str(self.programs / "postgres"), "-D", str(self.data), *options),
@@ -137,8 +139,10 @@ class Postgres:
         self._run(
             "initdb", "-D", str(draft), "-U", SUPERUSER, "--auth=reject", "--locale=C", "--encoding=UTF8", "--no-sync"
         )
+        hashing = VOLATILE_SINCE_16 if not self.durable and self._major() >= 16 else {}  # a release of Postgres
+        single = ("--single", "-D", str(draft), *_options(hashing | {"log_statement": "none"}), SUPERUSER)
         (draft / "pg_hba.conf").write_text(HBA, encoding="ascii")  # in place: its owner and mode stay
-        self._run("postgres", "--single", "-D", str(draft), "-c", "log_statement=none", SUPERUSER, text=self._roles())
+        self._run("postgres", *single, text=self._roles())
         if self.durable:
             os.sync()
         draft.rename(self.data)
@@ -171,6 +175,10 @@ class Postgres:
             [str(self.programs / "postgres"), "--version"], check=True, capture_output=True, text=True, timeout=60
         )
         return int(shown.stdout.split(")")[-1].split()[0].split(".")[0])
+
+
+def _options(settings: Mapping[str, str]) -> list[str]:
+    return [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
 
 
 def _programs(environment: Mapping[str, str]) -> Path:

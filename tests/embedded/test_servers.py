@@ -21,7 +21,7 @@ from controlplane.embedded.children import Child
 from controlplane.embedded.errors import AlreadyRunning, Refusal, StartFailed
 from controlplane.embedded.home import Home
 from controlplane.embedded.identity import PLAIN, Identity, Kind, choose
-from controlplane.embedded.postgres import Postgres
+from controlplane.embedded.postgres import SUPERUSER, Postgres
 from controlplane.embedded.servers import Servers, running
 from tests.support.processes import command_lines, serving
 from tests.support.waiting import eventually
@@ -95,6 +95,10 @@ def test_what_was_written_is_there_after_a_clean_stop_within_ten_seconds(folder:
     with psycopg.connect(second.postgres) as connection:
         assert connection.execute("SELECT n FROM mark").fetchall() == [(7,)]
         assert connection.execute("SHOW fsync").fetchall() == [("on",)]
+    password = Home.open(folder).password(f"postgres-{SUPERUSER}")
+    with psycopg.connect(second.postgres, user=SUPERUSER, password=password) as connection:
+        hashes = connection.execute("SELECT rolpassword FROM pg_authid WHERE rolcanlogin").fetchall()
+    assert [text.partition(":")[0] for (text,) in hashes] == ["SCRAM-SHA-256$4096"] * 2, "dear to guess"
     second.close()
 
 

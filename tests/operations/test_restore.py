@@ -14,6 +14,7 @@ from tests.operations import pages
 from tests.operations.fleet import DEVICES, NODES, Fleet, Stream, a_gang, fleet
 from tests.support import databases
 from tests.support.databases import Database
+from tests.support.folders import quick_folder
 from tests.support.waiting import eventually
 
 PLANE = ("api-1", "worker-1", "planner-1")
@@ -24,7 +25,7 @@ LONG = 1_000_000
 def other_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     """A new Postgres, which counts transactions from its own beginning, with an empty database."""
     ours = {name: text for name, text in os.environ.items() if name not in {"DATABASE_URL", "REDIS_URL"}}
-    with running(tmp_path_factory.mktemp("other"), ours, durable=False) as started:
+    with quick_folder(tmp_path_factory.mktemp("other")) as folder, running(folder, ours, durable=False) as started:
         assert started.postgres is not None
         fresh = databases.clone(started.postgres, "template1")
         yield fresh
