@@ -3,6 +3,7 @@
 Nothing here is checked against fresher values (`recheck` does that) and nothing is written (`db`).
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from controlplane.core.demand import Exclusion, Workload
@@ -43,6 +44,13 @@ def explain(
     return _Cycle(snapshot, policy, now, index, asked=workload).run().reasons.get(workload, ())
 
 
+def explain_all(
+    snapshot: Snapshot, policy: Policy, now: datetime, index: FleetIndex | None = None, tree: QuotaTree | None = None
+) -> Mapping[WorkloadId, Reasons]:
+    """Every Reason of every Workload that a cycle would leave waiting: for whoever shows a whole plan."""
+    return _Cycle(snapshot, policy, now, index, tree, tells_all=True).run().reasons
+
+
 class _Cycle:
     """The state of one run of `plan_cycle`."""
 
@@ -54,8 +62,10 @@ class _Cycle:
         index: FleetIndex | None,
         tree: QuotaTree | None = None,
         asked: WorkloadId | None = None,
+        *,
+        tells_all: bool = False,
     ) -> None:
-        self.snapshot, self.policy, self.now, self.asked = snapshot, policy, now, asked
+        self.snapshot, self.policy, self.now, self.asked, self.tells_all = snapshot, policy, now, asked, tells_all
         self.scenario = Scenario(snapshot, now, index, tree)
         self.ranking = ClusterRanking(snapshot, self.scenario.index, policy, now)
         self.reclaimer = Reclaimer(self.scenario, policy, now) if policy.reclaim else None
@@ -169,7 +179,7 @@ class _Cycle:
 
     def _why_not(self, workload: Workload, over: Reason | None, request: tuple[object, ...], mark: Mark) -> Reasons:
         """Called with its Earmark open and its excluded nodes closed; `mark` is from before."""
-        is_asked = workload.id == self.asked
+        is_asked = self.tells_all or workload.id == self.asked
         if over is not None and not is_asked:
             return (over,)
         if request in self.hopeless and not is_asked:
