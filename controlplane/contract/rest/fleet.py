@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from controlplane.contract.agent.attempts import Budgets
 from controlplane.contract.rest.common import (
+    Count,
     DocumentHead,
     FlavorText,
     Json,
@@ -37,14 +38,33 @@ class WorldLevel(RestModel):
     of: Positive
 
 
+class WorldTaint(RestModel):
+    """What keeps pods that do not tolerate it from these nodes."""
+
+    key: Annotated[str, Field(max_length=316)]
+    value: Annotated[str, Field(max_length=63)] = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
+
+
 class WorldNodes(RestModel):
-    """Equal nodes of a simulated cluster or a world."""
+    """Equal nodes of a simulated cluster or a world, named after `name` and numbered from 0.
+
+    `cordon` is why all of them take nothing new.
+    """
 
     count: Positive
-    devices: WorldDevices
+    name: Name | None = None
+    devices: WorldDevices | None = None
     cpu: CpuMilli
     memory: MemoryBytes
     topology: list[WorldLevel] = Field(default_factory=list, max_length=8)
+    labels: dict[str, str] = Field(default_factory=dict, max_length=256)
+    taints: list[WorldTaint] = Field(default_factory=list, max_length=64)
+    pods: Count = 110
+    rdma: Count = 0
+    hugepages: MemoryBytes = 0
+    local_storage: MemoryBytes = 0
+    cordon: PlainText = ""
 
 
 Budget = Annotated[int, Field(strict=True, ge=1, le=86_400)]
