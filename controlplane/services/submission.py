@@ -8,6 +8,7 @@ from typing import cast
 from controlplane.contract.rest.common import Json, Warned
 from controlplane.contract.rest.workloads import PodSetView, WorkloadDocument, WorkloadView
 from controlplane.core.demand import PodSet, TopologyMode
+from controlplane.core.facts.ledger import AuditEntry
 from controlplane.core.facts.workloads import NewWorkload, SubmissionSite
 from controlplane.core.ids import FlavorName, WorkloadId
 from controlplane.core.lifecycle import WorkloadState
@@ -84,12 +85,12 @@ def submit(
         on_cluster_loss=document.spec.on_cluster_loss,
         pod_sets=pod_sets,
     )
-    if not uow.workloads.add(new):
-        raise _not_leaf(site.path)
-    uow.audit.record(
+    noted = AuditEntry(
         actor=caller.principal.actor, action=Action.WORKLOAD_SUBMIT, object_kind="workload", object_id=new.id,
         state_to=WorkloadState.PENDING, facts={"name": name, "queue": site.path}, request_id=caller.request_id,
     )  # fmt: skip
+    if not uow.workloads.add(new, noted):
+        raise _not_leaf(site.path)
     uow.wake_pool(site.pool)
     warnings = [warning for read in facts for warning in read.warnings]
     told = dict.fromkeys([*warnings, *warnings_of_job(submission.manifest or {})])

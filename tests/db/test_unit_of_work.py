@@ -111,6 +111,41 @@ def test_a_pool_that_was_given_work_is_due_and_poked_after_the_commit_only(plane
     assert plane.pokes.pools == [pool]
 
 
+def test_every_pool_that_was_given_work_is_written_in_the_message_that_commits(plane: Plane) -> None:
+    for name in ("a", "b"):
+        plane.scalar(f"INSERT INTO pool (name) VALUES ('{name}') RETURNING id")
+    with plane() as uow:
+        deed(uow)
+        for number in (1, 2):
+            uow.wake_pool(
+                PoolId(int(str(plane.scalar(f"SELECT id FROM pool ORDER BY id LIMIT 1 OFFSET {number - 1}"))))
+            )
+    assert plane.scalar("SELECT array_agg(dirty_version) FROM pool") == [1, 1]
+    assert plane.scalar("SELECT count(*) FROM audit") == 1
+    assert len(plane.pokes.pools) == 2
+
+
+def test_where_the_last_message_fails_nothing_is_left_and_nobody_is_poked(plane: Plane, database: Database) -> None:
+    pool = PoolId(int(str(plane.scalar("INSERT INTO pool (name) VALUES ('default') RETURNING id"))))
+    with psycopg.connect(database.superuser_url, autocommit=True) as owner:
+        owner.execute("ALTER TABLE pool ADD CONSTRAINT never CHECK (dirty_version < 1)")
+    with pytest.raises(Refused, match="never"):
+        deed_that_gives_work(plane, pool)
+    assert plane.scalar("SELECT count(*) FROM audit") == 0
+    assert plane.pokes.pools == []
+    with plane() as uow:  # its connection is of use again
+        deed(uow)
+    assert plane.scalar("SELECT count(*) FROM audit") == 1
+
+
+def test_what_commits_the_same_again_and_again_is_never_prepared_as_one_statement(plane: Plane) -> None:
+    pool = PoolId(int(str(plane.scalar("INSERT INTO pool (name) VALUES ('default') RETURNING id"))))
+    for _ in range(10):  # psycopg prepares what it has seen five times, and takes one statement at a time then
+        with SqlUnitOfWork(plane.engine, plane.pokes, clock=lambda _session: datetime(2026, 1, 1, tzinfo=UTC)) as uow:
+            uow.wake_pool(pool)
+    assert plane.scalar("SELECT dirty_version FROM pool") == 10
+
+
 def test_a_collision_runs_the_whole_work_again_with_growing_random_pauses(plane: Plane) -> None:
     tries: list[int] = []
     pauses: list[float] = []
@@ -160,8 +195,15 @@ def fail_after(plane: Plane, work: Callable[[UnitOfWork], None]) -> None:
         raise ValueError("no")
 
 
+def deed_that_gives_work(plane: Plane, pool: PoolId) -> None:
+    with plane() as uow:
+        deed(uow)
+        uow.wake_pool(pool)
+
+
 def deed_while_killed(plane: Plane, database: Database) -> None:
     with plane() as uow:
+        assert uow.now.tzinfo is not None  # it has begun
         kill_others(database)
         deed(uow)
 

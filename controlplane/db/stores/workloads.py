@@ -5,16 +5,17 @@ Fulfils `services.ports.workloads`.
 
 from collections import defaultdict
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Row, bindparam, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
+from controlplane.core.facts.ledger import AuditEntry
 from controlplane.core.facts.workloads import FleetShape, NewWorkload, SubmissionSite, WorkloadChange, WorkloadFact
 from controlplane.core.ids import PoolId, QueueId, WorkloadId
 from controlplane.core.lifecycle import FINAL_WORKLOAD, WorkloadState
+from controlplane.db.moment import Moment
 
 _COLUMNS = """
     SELECT workload.id, workload.name, workload.queue_id, queue.path AS queue_path, workload.pool_id, workload.owner,
@@ -24,6 +25,8 @@ _COLUMNS = """
     FROM workload JOIN queue ON queue.id = workload.queue_id"""
 
 # Whoever makes the Queue a parent may have held its row when `_SITE` looked, so this looks again, behind the lock.
+# The Pool's row is taken before the note gets its number: whoever deletes the Pool holds it, and stands before this in
+# the log.
 _ADD = text("""
     WITH added AS (
         INSERT INTO workload (id, name, queue_id, pool_id, owner, priority, state, kind, spec, manifest, labels, shape,
@@ -31,8 +34,12 @@ _ADD = text("""
         SELECT CAST(:id AS uuid), :name, :queue, :pool, :owner, :priority, :state, :kind, CAST(:spec AS jsonb),
                CAST(:manifest AS jsonb), CAST(:labels AS jsonb), :shape, :max_attempts, :on_cluster_loss, :now, :now,
                :now
+        FROM (SELECT id FROM pool WHERE id = :pool FOR KEY SHARE) AS kept
         WHERE NOT EXISTS (SELECT FROM queue below WHERE below.parent_id = :queue AND below.deleted_at IS NULL)
-        RETURNING id)
+        RETURNING id),
+    noted AS (
+        INSERT INTO audit (at, actor, request_id, action, object_kind, object_id, state_to, facts)
+        SELECT :now, :actor, :request_id, :action, :object_kind, :object_id, :state, CAST(:facts AS jsonb) FROM added)
     INSERT INTO pod_set (workload_id, name, position, replicas, devices, flavors, cpu_milli, memory_bytes,
                          topology_mode, topology_level)
     SELECT added.id, each.name, each.position, each.replicas, each.devices, each.flavors, each.cpu_milli,
@@ -43,11 +50,12 @@ _ADD = text("""
     bindparam("manifest", type_=JSONB(none_as_null=True)),
     bindparam("labels", type_=JSONB),
     bindparam("pod_sets", type_=JSONB),
+    bindparam("facts", type_=JSONB),
 )
 
 # The share lock: whoever deletes or moves the Queue takes its row first and then counts what is live.
 _SITE = text("""
-    SELECT queue.id, queue.path,
+    SELECT now() AS now, queue.id, queue.path,
            NOT EXISTS (SELECT FROM queue below WHERE below.parent_id = queue.id AND below.deleted_at IS NULL)
                AS is_leaf,
            (SELECT above.namespace FROM queue above
@@ -95,13 +103,13 @@ _SET_PRIORITY = text("""
 class WorkloadStore:
     """`uow.workloads`."""
 
-    def __init__(self, session: Session, now: datetime) -> None:
+    def __init__(self, session: Session, moment: Moment) -> None:
         """Take the transaction's session and its reading of the clock."""
         self._session = session
-        self._now = now
+        self._moment = moment
 
-    def add(self, new: NewWorkload) -> bool:
-        """Write it and its PodSets as `pending`, due now; False where its Queue is no leaf."""
+    def add(self, new: NewWorkload, noted: AuditEntry) -> bool:
+        """Write it and its PodSets as `pending`, due now, with the note of that; False where its Queue is no leaf."""
         pod_sets = [
             {
                 "name": each.name, "position": position, "replicas": each.replicas, "devices": each.devices,
@@ -118,7 +126,9 @@ class WorkloadStore:
                 "priority": new.priority, "state": WorkloadState.PENDING, "kind": new.kind, "spec": dict(new.spec),
                 "manifest": None if new.manifest is None else dict(new.manifest), "labels": dict(new.labels),
                 "shape": new.shape, "max_attempts": new.max_attempts, "on_cluster_loss": new.on_cluster_loss,
-                "now": self._now, "pod_sets": pod_sets,
+                "now": self._moment.get(), "pod_sets": pod_sets, "actor": noted.actor, "request_id": noted.request_id,
+                "action": noted.action, "object_kind": noted.object_kind, "object_id": noted.object_id,
+                "facts": dict(noted.facts),
             },
         )  # fmt: skip
         return int(getattr(added, "rowcount", 0)) == len(pod_sets)
@@ -141,6 +151,7 @@ class WorkloadStore:
         row = self._session.execute(_SITE, given).one_or_none()
         if row is None:
             return None
+        self._moment.told(row.now)
         live = None if row.live_id is None else (WorkloadId(str(row.live_id)), WorkloadState(row.live_state))
         return SubmissionSite(
             queue=QueueId(row.id),
@@ -158,7 +169,7 @@ class WorkloadStore:
     def change(self, change: WorkloadChange) -> None:
         """Write the state of a locked row; its version rises by one."""
         is_final = change.state in FINAL_WORKLOAD
-        given = {"id": change.id, "state": change.state, "is_final": is_final, "now": self._now}
+        given = {"id": change.id, "state": change.state, "is_final": is_final, "now": self._moment.get()}
         self._session.execute(_CHANGE, given)
 
     def fleet_shape(self) -> FleetShape:

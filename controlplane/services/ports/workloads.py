@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
+from controlplane.core.facts.ledger import AuditEntry
 from controlplane.core.facts.workloads import FleetShape, NewWorkload, SubmissionSite, WorkloadChange, WorkloadFact
 from controlplane.core.ids import WorkloadId
 
@@ -10,8 +11,8 @@ from controlplane.core.ids import WorkloadId
 class WorkloadStore(Protocol):
     """`uow.workloads`."""
 
-    def add(self, new: NewWorkload) -> bool:
-        """Write it and its PodSets as `pending`, due now; False where its Queue is no leaf."""
+    def add(self, new: NewWorkload, noted: AuditEntry) -> bool:
+        """Write it and its PodSets as `pending`, due now, with the note of that; False where its Queue is no leaf."""
 
     def get(self, workload: WorkloadId) -> WorkloadFact | None:
         """Read it without a lock."""
