@@ -8,7 +8,7 @@ import sys
 import time
 
 from tests.bench.figure_api import cli_start, dry_run, list_of_workloads, submits
-from tests.bench.figure_core import cycle_over_many_queues, large_gang_placed
+from tests.bench.figure_core import cycle_over_many_queues, large_gang_placed, shares_of_random_trees
 from tests.bench.figure_node import devices_withdrawn, large_gang
 from tests.bench.figure_placement import placement
 from tests.bench.figure_plane import idle_memory, warm_start
@@ -21,6 +21,7 @@ FIGURES: dict[str, Figure] = {
     "A": placement,
     "D": large_gang_placed,
     "I": cycle_over_many_queues,
+    "J": shares_of_random_trees,
     "warm-start": warm_start,
     "idle-memory": idle_memory,
     "submits": submits,

@@ -1,4 +1,4 @@
-"""Figures of the core alone, without a database: D, one large gang; I, a cycle over very many Queues.
+"""Figures of the core alone, without a database: D, one large gang; I, a cycle over very many Queues; J, fair shares.
 
 The fleet is that of figure A (98,304 GPUs in 12 clusters, 8 to a node), three quarters held in a bimodal way by a fixed
 seed: most nodes are full, most of the others free. Index and quota tree are warm, as a planner's are.
@@ -20,9 +20,10 @@ from controlplane.core.plan import Admit, Plan
 from controlplane.core.policy import Policy
 from controlplane.core.records import World
 from controlplane.core.tenancy import Queue, Quota
-from tests.bench.figures import Result, at_most
+from tests.bench.figures import Result, at_least, at_most
 from tests.bench.fleets import DEVICES, GANGS, NODES_PER_CLUSTER, RACK, SPINE
 from tests.builders.core import H100
+from tests.support.fair_shares import RandomTree
 
 CLUSTERS = 12
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -33,6 +34,7 @@ PLACED = 100
 WIDTHS = (40, 50, 50)  # children of the root, of each of those, of each of those: 100,000 leaves in 4 levels
 PENDING = 1_000
 CYCLES = 5
+TREES = 1_000
 
 
 def large_gang_placed() -> list[Result]:
@@ -84,6 +86,14 @@ def cycle_over_many_queues() -> list[Result]:
         "seed": SEED,
     }  # fmt: skip
     return [Result("I", _ms(value), "ms", at_most(300), parameters)]
+
+
+def shares_of_random_trees() -> list[Result]:
+    """J: of 1,000 random trees, on how many every Queue's fair share is exactly the oracle's."""
+    trees = [RandomTree(seed, H100) for seed in range(TREES)]
+    exact = sum(tree.shares() == tree.expected() for tree in trees)
+    parameters = {"trees": TREES, "queues": sum(len(tree.queues) for tree in trees)}
+    return [Result("J", exact, "exact trees", at_least(TREES), parameters)]
 
 
 def _cycle(world: World) -> tuple[float, Plan]:
