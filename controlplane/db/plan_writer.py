@@ -13,6 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from controlplane.core.facts.planning import AttemptDraft
+from controlplane.db.arrays import plain, texts
 
 FIRST_CHECK_SECONDS = 30  # after this, `check_attempts` looks whether the agent has answered
 
@@ -37,7 +38,7 @@ def _workloads(session: Session, drafts: Sequence[AttemptDraft], now: datetime) 
                 state_changed_at = :now, next_check_at = NULL, version = version + 1
             FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[])) AS given(id, attempt)
             WHERE workload.id = given.id"""),
-        {"ids": [d.workload for d in drafts], "attempts": [d.attempt for d in drafts], "now": now},
+        {"ids": plain(d.workload for d in drafts), "attempts": plain(d.attempt for d in drafts), "now": now},
     )
 
 
@@ -48,8 +49,8 @@ def _attempts(session: Session, drafts: Sequence[AttemptDraft], cycle: int, now:
             SELECT id, attempt, 'placed', :cycle, :now, :check
             FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[])) AS given(id, attempt)"""),
         {
-            "ids": [d.workload for d in drafts],
-            "attempts": [d.attempt for d in drafts],
+            "ids": plain(d.workload for d in drafts),
+            "attempts": plain(d.attempt for d in drafts),
             "cycle": cycle,
             "now": now,
             "check": now + timedelta(seconds=FIRST_CHECK_SECONDS),
@@ -65,21 +66,22 @@ def _placements(session: Session, drafts: Sequence[AttemptDraft]) -> None:
             SELECT id, attempt, cluster, 'ordered', 1, 0
             FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[]), CAST(:clusters AS bigint[]))
                 AS given(id, attempt, cluster)"""),
-        dict(zip(("ids", "attempts", "clusters"), map(list, zip(*rows, strict=True)), strict=True)),
+        dict(zip(("ids", "attempts", "clusters"), map(plain, zip(*rows, strict=True)), strict=True)),
     )
 
 
 def _pods_and_holds(session: Session, drafts: Sequence[AttemptDraft], now: datetime) -> None:
     """Both from one list, so that a hold's pod is never looked up."""
-    names = ("workloads", "attempts", "clusters", "sets", "indexes", "ranks", "nodes", "flavors", "amounts", "cpus",
+    names = ("sets", "flavors", "workloads", "attempts", "clusters", "indexes", "ranks", "nodes", "amounts", "cpus",
              "memories")  # fmt: skip
     rows = [
-        (d.workload, d.attempt, p.cluster, p.pod_set, p.index, p.rank, p.node, p.flavor, p.amount, p.cpu_milli,
+        (p.pod_set, p.flavor, d.workload, d.attempt, p.cluster, p.index, p.rank, p.node, p.amount, p.cpu_milli,
          p.memory_bytes)
         for d in drafts
         for p in d.pods
     ]  # fmt: skip
-    bound = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    sets, flavors, *numbers = zip(*rows, strict=True)
+    bound = dict(zip(names, (texts(sets), texts(flavors), *map(plain, numbers)), strict=True))
     session.execute(
         text("""
             WITH given AS MATERIALIZED (
@@ -118,7 +120,11 @@ def _counters(session: Session, drafts: Sequence[AttemptDraft]) -> None:
                 FROM unnest(CAST(:nodes AS bigint[]), CAST(:flavors AS text[]), CAST(:amounts AS bigint[]))
                     AS given(node, flavor, amount)
                 WHERE node_flavor.node_id = given.node AND node_flavor.flavor = given.flavor"""),
-            {"nodes": [n for n, _ in keys], "flavors": [f for _, f in keys], "amounts": [units[key] for key in keys]},
+            {
+                "nodes": plain(node for node, _ in keys),
+                "flavors": texts(flavor for _, flavor in keys),
+                "amounts": plain(units[key] for key in keys),
+            },
         )
     nodes = sorted(node for node in cpu if cpu[node] or memory[node])
     if nodes:
@@ -129,15 +135,16 @@ def _counters(session: Session, drafts: Sequence[AttemptDraft]) -> None:
                 FROM unnest(CAST(:nodes AS bigint[]), CAST(:cpus AS bigint[]), CAST(:memories AS bigint[]))
                     AS given(node, cpu, memory)
                 WHERE node.id = given.node"""),
-            {"nodes": nodes, "cpus": [cpu[n] for n in nodes], "memories": [memory[n] for n in nodes]},
+            {"nodes": plain(nodes), "cpus": plain(cpu[n] for n in nodes), "memories": plain(memory[n] for n in nodes)},
         )
 
 
 def _reservations(session: Session, drafts: Sequence[AttemptDraft], now: datetime) -> None:
-    rows = [(d.workload, d.attempt, flavor, d.queue, amount) for d in drafts for flavor, amount in d.charges if amount]
+    rows = [(flavor, d.workload, d.attempt, d.queue, amount) for d in drafts for flavor, amount in d.charges if amount]
     if not rows:
         return
-    names = ("workloads", "attempts", "flavors", "queues", "amounts")
+    names = ("flavors", "workloads", "attempts", "queues", "amounts")
+    flavors, *numbers = zip(*rows, strict=True)
     session.execute(
         text("""
             INSERT INTO reservation (workload_id, attempt, flavor, queue_id, amount, created_at)
@@ -145,7 +152,7 @@ def _reservations(session: Session, drafts: Sequence[AttemptDraft], now: datetim
             FROM unnest(CAST(:workloads AS uuid[]), CAST(:attempts AS bigint[]), CAST(:flavors AS text[]),
                 CAST(:queues AS bigint[]), CAST(:amounts AS bigint[]))
                 AS given(workload, attempt, flavor, queue, amount)"""),
-        dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) | {"now": now},
+        dict(zip(names, (texts(flavors), *map(plain, numbers)), strict=True)) | {"now": now},
     )
 
 

@@ -30,6 +30,7 @@ from controlplane.core.ids import AttemptNumber, ClusterId, FlavorName, NodeId, 
 from controlplane.core.lifecycle import FINAL_WORKLOAD, AttemptState, ClusterState, Outcome, WorkloadState
 from controlplane.core.policy import Policy, policy_from
 from controlplane.core.reasons import Reason, ReasonCode, reason
+from controlplane.db.arrays import plain
 from controlplane.db.stores import attempts_sql as sql
 
 Line = Row[Any]
@@ -110,14 +111,14 @@ class AttemptStore:
 
     def lock_counters(self, pods: Collection[int]) -> None:
         if pods:
-            self._session.execute(sql.LOCK_COUNTERS, {"pods": sorted(pods)})
-            self._session.execute(sql.LOCK_NODES, {"pods": sorted(pods)})
+            self._session.execute(sql.LOCK_COUNTERS, {"pods": plain(sorted(pods))})
+            self._session.execute(sql.LOCK_NODES, {"pods": plain(sorted(pods))})
 
     def release_holds(self, pods: Collection[int]) -> None:
         if not pods:
             return
         self.lock_counters(pods)
-        self._session.execute(sql.RELEASE_HOLDS, {"pods": sorted(pods), "now": self._now})
+        self._session.execute(sql.RELEASE_HOLDS, {"pods": plain(sorted(pods)), "now": self._now})
 
     def give_up_earmarks(self, workloads: Collection[WorkloadId]) -> None:
         if workloads:

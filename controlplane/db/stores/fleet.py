@@ -24,6 +24,7 @@ from controlplane.core.facts.fleet import (
 )
 from controlplane.core.ids import ClusterId, FlavorName, NodeId, PoolId
 from controlplane.core.lifecycle import ClusterState
+from controlplane.db.arrays import plain
 from controlplane.db.stores import fleet_sql as sql
 
 Line = Row[Any]
@@ -104,7 +105,7 @@ class FleetStore:
         return {FlavorName(row.flavor): int(row.owned) for row in rows}
 
     def resources(self, nodes: Collection[NodeId]) -> Mapping[tuple[NodeId, FlavorName], str]:
-        rows = self._session.execute(sql.RESOURCES, {"nodes": sorted(nodes)})
+        rows = self._session.execute(sql.RESOURCES, {"nodes": plain(sorted(nodes))})
         return {(NodeId(row.node_id), FlavorName(row.flavor)): row.resource for row in rows}
 
     def budgets(self, clusters: Collection[ClusterId]) -> Mapping[ClusterId, Document]:

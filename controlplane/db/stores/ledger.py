@@ -4,6 +4,7 @@ What the legs are is worked out in `core.ledger`; accounts are locked here first
 that nobody else can move. The CHECKs of the account refuse whatever would oversell all the same.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
@@ -24,6 +25,7 @@ from controlplane.core.facts.ledger import (
 )
 from controlplane.core.ids import AttemptNumber, FlavorName, QueueId, WorkloadId
 from controlplane.core.tenancy import Queue, Quota
+from controlplane.db.arrays import plain, sparse, texts
 from controlplane.db.stores import ledger_sql as sql
 
 _TREE = 0x6D75_7302  # advisory lock: one writer of the quota tree at a time
@@ -45,7 +47,7 @@ class LedgerStore:
         """Lock these accounts and all above them, in order; one that is missing is made with no quota of its own."""
         if not leaves:
             return []
-        keys = {"queues": [key.queue for key in leaves], "flavors": [key.flavor for key in leaves]}
+        keys = {"queues": plain(key.queue for key in leaves), "flavors": texts(key.flavor for key in leaves)}
         self._session.execute(sql.MAKE_PATHS, keys)
         return [_account(row) for row in self._session.execute(sql.LOCK_PATHS, keys)]
 
@@ -150,50 +152,53 @@ class LedgerStore:
         drafts = [draft for draft in drafts if draft.legs]
         if not drafts:
             return []
-        ids = self._session.execute(sql.TRANSFER_IDS, {"count": len(drafts)}).scalars().all()
+        ids = json.loads(self._session.execute(sql.TRANSFER_IDS, {"count": len(drafts)}).scalar_one())
         numbered = list(zip(ids, drafts, strict=True))
         self._session.execute(
             sql.ADD_TRANSFERS,
             {
                 "now": self._now,
-                "ids": list(ids),
-                "kinds": [draft.kind.value for draft in drafts],
-                "workloads": [draft.attempt.workload if draft.attempt else None for draft in drafts],
-                "attempts": [draft.attempt.attempt if draft.attempt else None for draft in drafts],
-                "pending_ids": [draft.pending_id for draft in drafts],
+                "ids": plain(ids),
+                "kinds": plain(draft.kind.value for draft in drafts),
+                "workloads": sparse(draft.attempt.workload if draft.attempt else None for draft in drafts),
+                "attempts": sparse(draft.attempt.attempt if draft.attempt else None for draft in drafts),
+                "pending_ids": sparse(draft.pending_id for draft in drafts),
             },
         )
         listed = [(number, leg) for number, draft in numbered for leg in draft.legs]
         self._session.execute(
             sql.ADD_LEGS,
             {
-                "transfers": [number for number, _ in listed],
-                "queues": [leg.key.queue for _, leg in listed],
-                "flavors": [leg.key.flavor for _, leg in listed],
-                "amounts": [leg.amount for _, leg in listed],
-                "sources": [leg.source.value for _, leg in listed],
-                "targets": [leg.target.value for _, leg in listed],
+                "transfers": plain(number for number, _ in listed),
+                "queues": plain(leg.key.queue for _, leg in listed),
+                "flavors": texts(leg.key.flavor for _, leg in listed),
+                "amounts": plain(leg.amount for _, leg in listed),
+                "sources": plain(leg.source.value for _, leg in listed),
+                "targets": plain(leg.target.value for _, leg in listed),
             },
         )
         return [leg for _, leg in listed]
 
 
 def _attempt_columns(attempts: Collection[AttemptKey]) -> dict[str, object]:
-    return {"workloads": [key.workload for key in attempts], "attempts": [key.attempt for key in attempts]}
+    return {
+        "workloads": plain(key.workload for key in attempts), "attempts": plain(key.attempt for key in attempts)
+    }  # fmt: skip
 
 
 def _moves(legs: Sequence[TransferLeg]) -> dict[str, object]:
     """What each account's two balances move by, as columns."""
-    moves: dict[AccountKey, dict[str, int]] = defaultdict(lambda: {"pending": 0, "posted": 0, "free": 0})
+    moves: dict[AccountKey, dict[str, int]] = {}
     for leg in legs:
-        moves[leg.key][leg.source.value] -= leg.amount
-        moves[leg.key][leg.target.value] += leg.amount
+        move = moves.get(leg.key) or moves.setdefault(leg.key, {"pending": 0, "posted": 0, "free": 0})
+        move[leg.source.value] -= leg.amount
+        move[leg.target.value] += leg.amount
     keys = sorted(moves)
     return {
-        "queues": [key.queue for key in keys],
-        "flavors": [key.flavor for key in keys],
-        "pending": [moves[key]["pending"] for key in keys],
-        "posted": [moves[key]["posted"] for key in keys],
+        "queues": plain(key.queue for key in keys),
+        "flavors": texts(key.flavor for key in keys),
+        "pending": plain(moves[key]["pending"] for key in keys),
+        "posted": plain(moves[key]["posted"] for key in keys),
     }
 
 

@@ -68,7 +68,7 @@ ORDER BY t.id, r.flavor
 """)
 
 TRANSFER_IDS = text("""
-SELECT nextval(pg_get_serial_sequence('transfer', 'id')) FROM generate_series(1, :count)
+SELECT CAST(json_agg(nextval(pg_get_serial_sequence('transfer', 'id'))) AS text) FROM generate_series(1, :count)
 """)
 
 ADD_TRANSFERS = text("""

@@ -25,6 +25,7 @@ from controlplane.core.facts.planning import (
 from controlplane.core.ids import AttemptNumber, ClusterId, FlavorName, NodeId, PoolId, WorkloadId
 from controlplane.core.lifecycle import WorkloadState
 from controlplane.db import plan_writer
+from controlplane.db.arrays import plain, texts
 from controlplane.db.stores.agents_sql import AGENT_BANNED
 
 POOL_LOCK_CLASS = 7_301  # first key of the two-key advisory lock; the second is the Pool's id
@@ -101,11 +102,11 @@ class PlanningStore:
 
     def lock_nodes(self, nodes: Collection[NodeId]) -> Mapping[NodeId, FreshNode]:
         """Lock these nodes and their counters, and read them. Counters first: that is everybody's order."""
-        listed = sorted(nodes)
+        listed = plain(sorted(nodes))
         free: dict[int, dict[FlavorName, int]] = defaultdict(dict)
         for row in self._all(
-            """SELECT node_id, flavor, capacity - held AS free FROM node_flavor WHERE node_id = ANY(:nodes)
-               ORDER BY node_id, flavor FOR NO KEY UPDATE""",
+            """SELECT node_id, flavor, capacity - held AS free FROM node_flavor
+               WHERE node_id = ANY(CAST(:nodes AS bigint[])) ORDER BY node_id, flavor FOR NO KEY UPDATE""",
             nodes=listed,
         ):
             free[row.node_id][FlavorName(row.flavor)] = max(0, row.free)
@@ -116,7 +117,7 @@ class PlanningStore:
                        AND node.removed_at IS NULL AND cluster.state = 'ready' AND cluster.cordon_reason = ''
                        AND cluster.drain_reason = '' AND NOT {AGENT_BANNED} AS schedulable
                FROM node JOIN cluster ON cluster.id = node.cluster_id
-               WHERE node.id = ANY(:nodes) ORDER BY node.id FOR NO KEY UPDATE OF node""",
+               WHERE node.id = ANY(CAST(:nodes AS bigint[])) ORDER BY node.id FOR NO KEY UPDATE OF node""",
             nodes=listed,
         )
         return {
@@ -141,7 +142,7 @@ class PlanningStore:
                    (SELECT attempt FROM attempt WHERE workload_id = workload.id AND state <> 'ended') AS live
                FROM workload JOIN queue ON queue.id = workload.queue_id
                WHERE workload.id = ANY(CAST(:ids AS uuid[])) ORDER BY workload.id FOR NO KEY UPDATE OF workload""",
-            ids=sorted(workloads),
+            ids=plain(sorted(workloads)),
         )
         return {
             WorkloadId(str(row.id)): FreshWorkload(
@@ -209,7 +210,7 @@ class PlanningStore:
                FROM (SELECT * FROM unnest(CAST(:ids AS uuid[]), CAST(:reasons AS text[])) AS t(id, reasons)
                      ORDER BY id) AS given
                WHERE workload.id = given.id AND workload.state = 'pending'""",
-            ids=ids, reasons=[json.dumps(list(reasons[one])) for one in ids],
+            ids=plain(ids), reasons=texts(json.dumps(list(reasons[one])) for one in ids),
         )  # fmt: skip
 
     def record_cycle(self, record: CycleRecord) -> int:
