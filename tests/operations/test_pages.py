@@ -47,7 +47,7 @@ def a_plane(folder: Path, database: Database, valkey: str) -> Iterator[Fleet]:
 
 
 @pytest.mark.timeout(400)
-def test_every_secret_is_changed_as_the_page_says_while_work_goes_on(
+def test_every_secret_is_changed_and_the_plane_is_upgraded_as_the_pages_say_while_work_goes_on(
     database: Database, valkey: str, postgres: Postgres, tmp_path: Path, shell: Path
 ) -> None:
     tokens, offer, hello, sign, drop, _, _, role = pages.blocks("rotate-secrets.md")
@@ -70,6 +70,9 @@ def test_every_secret_is_changed_as_the_page_says_while_work_goes_on(
         signer = load_signer(secrets)
         assert signer.thumbprint != first
         assert len(signer.public_keys()) == 1
+        _upgraded(whole, shell)
+        whole.ask("POST", "/workloads", a_gang("after-the-upgrade", 1), key=os.urandom(8).hex())
+        whole.until_done(5)
 
         told["ADMIN_DATABASE_URL"] = postgres.url(SUPERUSER, database.name)
         try:
@@ -86,17 +89,15 @@ def test_every_secret_is_changed_as_the_page_says_while_work_goes_on(
                 pages.typed('psql "$ADMIN_DATABASE_URL" -c "DROP ROLE IF EXISTS muster_b"', shell, told, postgres)
 
 
-@pytest.mark.timeout(240)
-def test_an_upgrade_is_typed_as_the_page_says(database: Database, valkey: str, tmp_path: Path, shell: Path) -> None:
+def _upgraded(whole: Fleet, shell: Path) -> None:
     migrate, probe, look = pages.blocks("upgrade.md")
-    with a_plane(tmp_path, database, valkey) as whole:
-        told = whole.environment()
-        pages.typed(migrate, shell, told)
-        for name in PLANE:
-            whole.restart(name)
-        whole.serve_from("api-1")
-        assert '"ready":true' in pages.typed(probe, shell, told).replace(" ", "")
-        pages.typed(look, shell, told)
+    told = whole.environment()
+    pages.typed(migrate, shell, told)
+    for name in PLANE:
+        whole.restart(name)
+    whole.serve_from("api-1")
+    assert '"ready":true' in pages.typed(probe, shell, told).replace(" ", "")
+    pages.typed(look, shell, told)
 
 
 @pytest.mark.timeout(400)
