@@ -13,6 +13,7 @@ from controlplane.core.ids import QueueId, WorkloadId
 from controlplane.core.index import FleetIndex
 from controlplane.core.placement.asking import Room, sizes
 from controlplane.core.placement.clusters import ClusterRanking, namespace_of
+from controlplane.core.placement.outlook import settle
 from controlplane.core.placement.placed import Placed
 from controlplane.core.placement.shortfall import why_nowhere
 from controlplane.core.placement.workload import place_workload
@@ -67,6 +68,7 @@ class _Cycle:
     ) -> None:
         self.snapshot, self.policy, self.now, self.asked, self.tells_all = snapshot, policy, now, asked, tells_all
         self.scenario = Scenario(snapshot, now, index, tree)
+        settle(self.scenario, policy)
         self.ranking = ClusterRanking(snapshot, self.scenario.index, policy, now)
         self.reclaimer = Reclaimer(self.scenario, policy, now) if policy.reclaim else None
         self.decisions: list[Decision] = []

@@ -26,6 +26,8 @@ class StrategyName(StrEnum):
 
     PACK = "pack"  # fullest first: keeps large holes for large gangs
     SPREAD = "spread"  # emptiest first: limits the blast radius
+    COMPACT = "compact"  # all of it in the smallest domain, there on few hosts: short ways
+    DYNAMIC = "dynamic"  # one of the three, by how full the Pool is and by what waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,16 @@ class PodSet:
     slice_level: str = ""
     with_pod_set: str = ""
     rules: NodeRules = NodeRules()
+
+    @property
+    def least(self) -> int:
+        """With how many pods it starts at least."""
+        return self.replicas if self.min_replicas is None else min(self.min_replicas, self.replicas)
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether it may start with fewer pods than it asks for."""
+        return self.least < self.replicas
 
 
 @dataclass(frozen=True, slots=True)

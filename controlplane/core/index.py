@@ -6,7 +6,7 @@ exist, so a warm index plans as a new one does. Quota is not looked at here.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from controlplane.core.capacity import Cluster, Node
 from controlplane.core.ids import ClusterId, FlavorName, NodeId
@@ -45,15 +45,24 @@ class Take(NamedTuple):
         return Take(self.node, self.flavor, -self.amount, -self.cpu_milli, -self.memory_bytes)
 
 
+class Follower(Protocol):
+    """Counters that are derived from those of a size class."""
+
+    def follow(self, nodes: Sequence[int]) -> None:
+        """The class's counts changed on these nodes and above them."""
+        ...
+
+
 class SizeClass:
     """Counters of one pod size: `count[domain]` pods fit, and buckets of domains by count, per group."""
 
-    __slots__ = ("_tree", "at", "count", "is_used", "mask", "size")
+    __slots__ = ("_tree", "at", "count", "followers", "is_used", "mask", "size")
 
     def __init__(self, size: PodSize, tree: TopologyTree) -> None:
         self.size = size
         self.is_used = True  # since the last refresh
         self._tree = tree
+        self.followers: dict[object, Follower] = {}
         self.count = [0] * tree.domains
         self.mask = [0] * len(tree.members)
         self.at: list[dict[int, int]] = [{} for _ in tree.members]
@@ -68,6 +77,18 @@ class SizeClass:
         if not above:
             return None
         return self._first(group, pods + (above & -above).bit_length() - 1)
+
+    def holding(self, group: int, pods: int) -> Iterable[int]:
+        """All domains of a group that hold `pods`, most tightly first, then in fabric order."""
+        above, members = self.mask[group] >> pods << pods, self._tree.members[group]
+        while above:
+            lowest_count = above & -above
+            above ^= lowest_count
+            bits = self.at[group][lowest_count.bit_length() - 1]
+            while bits:
+                lowest = bits & -bits
+                bits ^= lowest
+                yield members[lowest.bit_length() - 1]
 
     def emptiest(self, group: int) -> int | None:
         """The domain of a group with most room, the first in fabric order."""
@@ -90,6 +111,7 @@ class SizeClass:
         tree, count = self._tree, self.count
         parent, bit_below, bit_level, level_group = tree.parent, tree.bit_below, tree.bit_level, tree.level_group
         pending = [(node, new - count[node]) for node, new in changed if new != count[node]]
+        moved = [node for node, _ in pending] if self.followers else ()
         while pending:
             above: dict[int, int] = {}
             for domain, delta in pending:
@@ -103,6 +125,8 @@ class SizeClass:
                     self._move(level_group[domain], bit_level[domain], old, new)
                 above[group] = above.get(group, 0) + delta
             pending = list(above.items())
+        for follower in self.followers.values() if moved else ():
+            follower.follow(moved)
 
     def _first(self, group: int, count: int) -> int:
         bits = self.at[group][count]

@@ -1,7 +1,7 @@
 """The knobs of one Pool, versioned; each has a safe default. Durations in whole seconds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,11 @@ class Policy:
     exclusions_before_reason: int = 3
     node_lost_seconds: int = 60
     backoff_seconds: int = 30
+    dynamic_spread_below_permille: int = 300  # of a Flavor in use: below it, strategy dynamic spreads
+    dynamic_pack_from_permille: int = 700  # and from here on it packs; between the two it keeps gangs compact
+    dynamic_large_devices: int = 64  # a gang that asks for so many units of a Flavor is large
+    dynamic_large_permille: int = 250  # of the units that wait for it in large gangs: from here on dynamic packs anyway
+    cluster_preference: Mapping[str, int] = field(default_factory=dict)  # by name, lower first; 0 where not named
 
 
 def policy_from(version: int, spec: Mapping[str, object]) -> Policy:
@@ -26,6 +31,6 @@ def policy_from(version: int, spec: Mapping[str, object]) -> Policy:
 
     Documents are validated when they are applied, so an unknown name here is a broken invariant: AssertionError.
     """
-    known = {field.name for field in fields(Policy)} - {"version"}
+    known = {each.name for each in fields(Policy)} - {"version"}
     assert set(spec) <= known, f"unknown policy knobs {sorted(set(spec) - known)}"
     return Policy(version=version, **spec)  # type: ignore[arg-type]  # validated where it was applied

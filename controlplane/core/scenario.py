@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from controlplane.core.capacity import Cluster
-from controlplane.core.demand import Earmark, NodeShare, RunningAttempt
+from controlplane.core.demand import Earmark, NodeShare, RunningAttempt, StrategyName
 from controlplane.core.ids import ClusterId, FlavorName, QueueId, WorkloadId
 from controlplane.core.index import FleetIndex, PodSize, SizeClass, Take
 from controlplane.core.lifecycle import ClusterState
@@ -34,6 +34,9 @@ class Scenario:
         self.earmarks: dict[WorkloadId, Earmark] = {}
         # What a look at a cluster gave: (its version, the result), by what was asked. `placement.workload` keeps it.
         self.looks: dict[object, dict[ClusterId, tuple[int, object]]] = {}
+        # What `placement.outlook` settles for a cycle: the strategy of each Flavor, what places in a cluster cost.
+        self.picks: Mapping[FlavorName, StrategyName] = {}
+        self.preference: Mapping[ClusterId, int] = {}
         self._single: dict[FlavorName, SizeClass] = {}
         self._legs_kept: dict[WorkloadId, list[Leg]] = {}
         for earmark in sorted(snapshot.earmarks.values(), key=lambda earmark: earmark.workload):

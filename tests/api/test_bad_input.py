@@ -124,7 +124,6 @@ CASES: dict[str, tuple[Body, int, str]] = {
     "onClusterLoss": (workload(onClusterLoss="replace"), 422, "not-yet"),
     "disturb": (workload(disturb={"mostPerDay": 3}), 422, "not-yet"),
     "clusters.max": (workload(clusters={"max": 2}), 422, "not-yet"),
-    "strategy": (workload(strategy="dynamic"), 422, "not-yet"),
     # never
     "more than the queue could ever use": (pods(replicas=1_000), 422, "never-satisfiable"),
     # what goes round the planner

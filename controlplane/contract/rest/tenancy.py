@@ -22,6 +22,8 @@ from controlplane.contract.rest.workloads import not_yet
 
 UNITS_MAX = 10**9
 Seconds = Annotated[int, Field(strict=True, ge=1, le=604_800)]
+Permille = Annotated[int, Field(strict=True, ge=0, le=1_000)]
+Preference = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
 Units = Annotated[int, Field(strict=True, ge=0, le=UNITS_MAX)]
 
 
@@ -131,6 +133,11 @@ class PolicySpec(RestModel):
     exclusions_before_reason: Annotated[int, Field(strict=True, ge=1, le=1_000)] | None = None
     node_lost_seconds: Seconds | None = None
     backoff_seconds: Seconds | None = None
+    dynamic_spread_below_permille: Permille | None = None
+    dynamic_pack_from_permille: Permille | None = None
+    dynamic_large_devices: Annotated[int, Field(strict=True, ge=1, le=10_000_000)] | None = None
+    dynamic_large_permille: Permille | None = None
+    cluster_preference: Annotated[dict[Name, Preference], Field(max_length=1_000)] | None = None
 
 
 class PolicyDocument(DocumentHead):

@@ -164,8 +164,6 @@ class WorkloadSpec(RestModel):
     def _obeyed(self) -> "WorkloadSpec":
         if self.priority is not None and self.priority_class is not None:
             raise refusal("invalid-value", "give priority or priorityClass, not both")
-        if self.strategy in {"compact", "dynamic"}:
-            raise not_yet(f"strategy {self.strategy}", "pack and spread are")
         if self.on_cluster_loss == "replace":
             raise not_yet("onClusterLoss: replace", "hold is")
         for field, value in (("requires", self.requires), ("maxRuntime", self.max_runtime), ("disturb", self.disturb)):

@@ -12,16 +12,17 @@ from controlplane.core.index import NO_FLAVOR, FleetIndex, PodSize
 Room = Mapping[FlavorName, int]  # units of each Flavor that the Queue may still use
 
 
-def sizes(pod_set: PodSet, room: Room) -> list[tuple[int, PodSize]]:
+def sizes(pod_set: PodSet, room: Room, pods: int | None = None) -> list[tuple[int, PodSize]]:
     """The pod sizes to try with their rank of preference: one per Flavor that quota has room for.
 
+    Room for `pods` of it, or for the least that it starts with.
     The order of preference decides, not the speed: a slower Flavor further down is taken when those before it have no
     place now, since a start now is certain and how long the faster one stays taken is not known here.
     """
     cpu, memory = pod_set.needs.cpu_milli, pod_set.needs.memory_bytes
     if not pod_set.devices:
         return [(0, PodSize(NO_FLAVOR, 0, cpu, memory))]
-    wanted = pod_set.devices * pod_set.replicas
+    wanted = pod_set.devices * (pod_set.least if pods is None else pods)
     return [
         (rank, PodSize(flavor, pod_set.devices, cpu, memory))
         for rank, flavor in enumerate(pod_set.flavors)

@@ -46,5 +46,7 @@ def _on_nodes(
                 wanted -= pods
         is_together = len({index.tree.ancestor(node, asked) for node, _ in parts}) <= 1
         if not wanted and (is_together or pod_set.topology_mode is not TopologyMode.REQUIRED):
-            return PlacedSet(pod_set, size, tuple(sorted(parts)), Score(rank, 0, 0, 0, 0, cluster))
+            return PlacedSet(
+                pod_set, pod_set.replicas, size, tuple(sorted(parts)), Score(rank, 0, 0, 0, 0, 0, 0, cluster)
+            )
     return None

@@ -15,9 +15,11 @@ class Score(NamedTuple):
     """How good a place is; less is better, field by field, the cluster's id last."""
 
     flavor_rank: int
+    lacking: int  # pods that an elastic PodSet would like to have besides
     climbs: int  # levels above the one asked for
     domains: int
     harm: int
+    preference: int  # the Policy's, for this cluster
     load: int  # permille of usable units taken
     cluster: ClusterId
 
@@ -27,6 +29,7 @@ class PlacedSet:
     """Where one PodSet goes: pods per node, in fabric order."""
 
     pod_set: PodSet
+    pods: int
     size: PodSize
     parts: tuple[Part, ...]
     score: Score
@@ -52,7 +55,7 @@ class Placed:
         amounts: dict[FlavorName, int] = {}
         for placed in self.sets:
             if placed.size.devices:
-                amount = placed.size.devices * placed.pod_set.replicas
+                amount = placed.size.devices * placed.pods
                 amounts[placed.size.flavor] = amounts.get(placed.size.flavor, 0) + amount
         return tuple(sorted(amounts.items()))
 

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 
 from controlplane.core.demand import PodNeeds, PodSet, Workload
 from controlplane.core.ids import ClusterId
-from controlplane.core.index import PodSize
+from controlplane.core.index import NO_FLAVOR, PodSize
 from controlplane.core.placement.asking import Room, choiceless_first, hardest_first, sizes
+from controlplane.core.placement.counters import Counters
+from controlplane.core.placement.groups import Group, units_of
 from controlplane.core.placement.old_place import place_as_before
 from controlplane.core.placement.placed import Placed, Score
-from controlplane.core.placement.registry import STRATEGIES
-from controlplane.core.placement.search import find_domain, find_place, score_of
+from controlplane.core.placement.search import find_domain, score_of, strategy_for
+from controlplane.core.placement.seating import Seating
 from controlplane.core.scenario import Scenario
 
 
@@ -58,18 +60,17 @@ def place_in_order(
     scenario: Scenario, workload: Workload, order: Sequence[PodSet], cluster: ClusterId, room: Room
 ) -> Placed | None:
     """Place these PodSets one after the other in this cluster and hold their nodes; None changes nothing."""
-    mark, left, sets = scenario.checkpoint(), dict(room), []
-    for pod_set in order:
-        placed = find_place(scenario, workload, pod_set, cluster, left)
-        if placed is None:
-            scenario.rollback(mark)
-            return None
-        scenario.index.take(placed.takes())
-        scenario.work += len(placed.parts)
-        if pod_set.devices:
-            left[placed.size.flavor] -= pod_set.devices * pod_set.replicas
-        sets.append(placed)
-    return Placed(cluster, tuple(sets))
+    units, root = units_of(order), scenario.index.tree.root[cluster]
+    if len(units) > 1 and _sits_as_one(scenario, workload, order[0]):
+        units = (Group(units),)
+    seating = Seating(scenario, workload, room, {})
+    return Placed(cluster, tuple(seating.placed)) if seating.seat_all(units, root) else None
+
+
+def _sits_as_one(scenario: Scenario, workload: Workload, first: PodSet) -> bool:
+    """Whether its strategy keeps all PodSets together."""
+    flavor = first.flavors[0] if first.flavors else NO_FLAVOR
+    return strategy_for(scenario, workload.strategy, flavor).sits_as_one
 
 
 def fits_in_cluster(scenario: Scenario, workload: Workload, cluster: ClusterId, room: Room) -> bool:
@@ -81,8 +82,6 @@ def fits_in_cluster(scenario: Scenario, workload: Workload, cluster: ClusterId, 
         return False
     if len(workload.pod_sets) == 1 and (pod_set.needs == PodNeeds() or not pod_set.devices):
         return True  # counters of this very size were asked
-    if len(workload.pod_sets) == 1:
-        return find_place(scenario, workload, pod_set, cluster, room) is not None
     mark = scenario.checkpoint()
     placed = place_in_cluster(scenario, workload, cluster, room)
     scenario.rollback(mark)
@@ -123,10 +122,13 @@ def _first_looks(scenario: Scenario, workload: Workload, clusters: Sequence[Clus
 def _first_look(
     scenario: Scenario, workload: Workload, pod_set: PodSet, cluster: ClusterId, tried: Sequence[tuple[int, PodSize]]
 ) -> Score | None:
-    strategy, index = STRATEGIES[workload.strategy], scenario.index
+    index = scenario.index
+    root, pods = index.tree.root[cluster], pod_set.replicas
     for rank, size in tried:
+        strategy = strategy_for(scenario, workload.strategy, size.flavor)
         size_class = index.size_class(size.devices_only if size.devices else size)
-        found = find_domain(scenario, strategy, pod_set, size_class, cluster)
+        counters = Counters(index, strategy, size_class)
+        found = find_domain(scenario, counters, pod_set, pods, root)
         if found is not None:
-            return score_of(scenario, strategy, size_class, pod_set, found, rank)
+            return score_of(scenario, counters, pod_set, pods, found, rank)
     return None

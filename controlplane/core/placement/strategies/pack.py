@@ -6,14 +6,20 @@ tightly: the fewest domains (as Kueue's best fit does).
 
 from collections.abc import Iterable
 
+from controlplane.core.ids import FlavorName
 from controlplane.core.index import SizeClass
-from controlplane.core.placement.strategies.base import Part
+from controlplane.core.placement.strategies.base import Part, Picks, Strategy, fill_largest
 
 
 class Pack:
     """Keeps large holes for large gangs."""
 
     wants_few_domains = True
+    sits_as_one = False
+
+    def resolved(self, flavor: FlavorName, picks: Picks) -> Strategy:  # noqa: ARG002 - it stands for itself
+        """Itself."""
+        return self
 
     def search_order(self, asked: int, is_required: bool, finest: int) -> Iterable[int]:  # noqa: FBT001 - a fact, no switch
         """From single hosts upwards: what fits into a finer domain is inside the asked one, too."""
@@ -23,20 +29,13 @@ class Pack:
         """The tightest."""
         return size_class.smallest_holding(group, pods)
 
+    def ranked(self, size_class: SizeClass, group: int, pods: int) -> Iterable[int]:
+        """The tightest first."""
+        return size_class.holding(group, pods)
+
     def split(self, size_class: SizeClass, domain: int, pods: int) -> list[Part]:
         """Fill the largest children, then put the rest where it fits most tightly."""
-        parts: list[Part] = []
-        filled: set[int] = set()
-        for child, count in size_class.by_room(domain):
-            if count >= pods:
-                tight = size_class.smallest_holding(domain, pods)
-                # All with more room than `tight` are filled by now, so `child` is the next one as tight.
-                parts.append((child if tight is None or tight in filled else tight, pods))
-                return parts
-            parts.append((child, count))
-            filled.add(child)
-            pods -= count
-        raise AssertionError("a domain holds fewer pods than it counts")
+        return fill_largest(size_class, domain, pods)
 
     def harm(self, room: int, pods: int) -> int:
         """What is left over is a hole that got smaller."""

@@ -2,14 +2,20 @@
 
 from collections.abc import Iterable
 
+from controlplane.core.ids import FlavorName
 from controlplane.core.index import SizeClass
-from controlplane.core.placement.strategies.base import Part
+from controlplane.core.placement.strategies.base import Part, Picks, Strategy
 
 
 class Spread:
     """Limits the blast radius."""
 
     wants_few_domains = False
+    sits_as_one = False
+
+    def resolved(self, flavor: FlavorName, picks: Picks) -> Strategy:  # noqa: ARG002 - it stands for itself
+        """Itself."""
+        return self
 
     def search_order(self, asked: int, is_required: bool, finest: int) -> Iterable[int]:  # noqa: FBT001 - a fact, no switch
         """The asked level, then coarser ones; who asks for nothing is spread over the whole cluster."""
@@ -21,6 +27,13 @@ class Spread:
         """The emptiest, if it has the room."""
         domain = size_class.emptiest(group)
         return domain if domain is not None and size_class.count[domain] >= pods else None
+
+    def ranked(self, size_class: SizeClass, group: int, pods: int) -> Iterable[int]:
+        """The emptiest first."""
+        for domain, count in size_class.by_room(group):
+            if count < pods:
+                return
+            yield domain
 
     def split(self, size_class: SizeClass, domain: int, pods: int) -> list[Part]:
         """As even as room allows: no child gets a second pod while another with room has fewer."""
