@@ -1,4 +1,4 @@
-"""A plane's API for each test, with a small quota tree where a test asks for one."""
+"""A plane's API for each test, with a small quota tree where a test asks for one; one for all that only refuses."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from controlplane.embedded.postgres import Postgres
+from controlplane.embedded.valkey import Valkey
 from tests.api.bodies import QUEUES
+from tests.api.refusals import refusing
 from tests.support.api import Api, serving, settings_for
 from tests.support.databases import Database
 
@@ -30,3 +33,16 @@ def tree(admin: httpx.Client) -> httpx.Client:
     answer = admin.post("/api/v1/apply", content=QUEUES, headers={"Content-Type": "application/yaml"})
     assert answer.status_code == 200, answer.text
     return admin
+
+
+@pytest.fixture(scope="package")
+def still(
+    postgres: Postgres, migrated: str, valkey_server: Valkey, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[httpx.Client]:
+    """An administrator of one plane with queues, for tests in which all is refused: none of them may change it."""
+    with refusing(postgres, migrated, valkey_server, tmp_path_factory) as api:
+        admin = api.client()
+        stood = admin.get("/api/v1/audit").json()["items"]
+        assert stood
+        yield admin
+        assert admin.get("/api/v1/audit").json()["items"] == stood

@@ -156,16 +156,16 @@ def test_a_bad_drain_is_refused_and_nothing_is_half_done(admin: httpx.Client) ->
         "/api/v1/clusters/nowhere/undrain",
     ],
 )
-def test_what_is_not_there_is_not_found(admin: httpx.Client, path: str) -> None:
+def test_what_is_not_there_is_not_found(still: httpx.Client, path: str) -> None:
     body = {"reason": "x", "deadline": "1h"} if path.endswith("/drain") else {"reason": "x"}
     sent = None if path.rpartition("/")[2].startswith("un") else body
-    assert problem(admin.post(path, json=sent)) == (404, "not-found")
-    assert problem(admin.post(path, json=sent, headers={"If-Match": "*"})) == (404, "not-found")
+    assert problem(still.post(path, json=sent)) == (404, "not-found")
+    assert problem(still.post(path, json=sent, headers={"If-Match": "*"})) == (404, "not-found")
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "nine", str(2**63)])
-def test_a_number_that_no_device_can_have_is_a_mistake(admin: httpx.Client, number: str) -> None:
-    assert problem(admin.get(f"/api/v1/devices/{number}")) == (400, "invalid-parameter")
+def test_a_number_that_no_device_can_have_is_a_mistake(still: httpx.Client, number: str) -> None:
+    assert problem(still.get(f"/api/v1/devices/{number}")) == (400, "invalid-parameter")
 
 
 def test_a_drain_is_shown_while_it_goes_on_and_changed_and_called_off(

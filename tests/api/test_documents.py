@@ -122,10 +122,10 @@ def test_a_dry_run_refuses_what_the_real_one_would(tree: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(("kind", "name"), [("Workload", "w"), ("Flavor", H100), ("Secret", "s"), ("Queue", "no/such")])
-def test_what_is_not_stored_is_not_found(admin: httpx.Client, kind: str, name: str) -> None:
+def test_what_is_not_stored_is_not_found(still: httpx.Client, kind: str, name: str) -> None:
     address = f"/api/v1/documents/{kind}/{name}"
-    assert slug(admin.get(address)) == (404, "not-found")
-    assert slug(admin.delete(address, headers=STANDS)) == (404, "not-found")
+    assert slug(still.get(address)) == (404, "not-found")
+    assert slug(still.delete(address, headers=STANDS)) == (404, "not-found")
 
 
 def test_the_log_says_what_was_changed_of_a_document(tree: httpx.Client) -> None:
@@ -274,9 +274,9 @@ def test_a_queue_moves_to_where_a_deleted_one_was_but_not_below_one_with_work(tr
         ("kube-system", (422, "reserved-name")),
     ],
 )
-def test_a_name_that_is_none_is_refused(tree: httpx.Client, name: str, expected: tuple[int, str]) -> None:
-    assert slug(applied(tree, document("Queue", name))) == expected
-    assert slug(tree.post("/api/v1/queues/research/nlp/move", json={"path": name})) == expected
+def test_a_name_that_is_none_is_refused(still: httpx.Client, name: str, expected: tuple[int, str]) -> None:
+    assert slug(applied(still, document("Queue", name))) == expected
+    assert slug(still.post("/api/v1/queues/research/nlp/move", json={"path": name})) == expected
 
 
 def test_names_that_clash_in_one_request_are_refused(tree: httpx.Client) -> None:

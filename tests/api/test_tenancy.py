@@ -97,8 +97,8 @@ def test_what_has_live_work_neither_moves_nor_goes_nor_becomes_a_parent(tree: ht
         ({"tenant_id": "x"}, "unknown-field"),
     ],
 )
-def test_a_queue_that_is_none_is_refused(admin: httpx.Client, spec: dict[str, object], expected: str) -> None:
-    assert slug(applied(admin, queue("a", **spec))) == (422, expected)
+def test_a_queue_that_is_none_is_refused(still: httpx.Client, spec: dict[str, object], expected: str) -> None:
+    assert slug(applied(still, queue("a", **spec))) == (422, expected)
 
 
 def test_two_roots_cannot_both_own_what_is_left_of_a_flavor(admin: httpx.Client) -> None:
@@ -146,10 +146,10 @@ def test_pools_policies_clusters_and_work_are_applied_together(tree: httpx.Clien
 
 
 @pytest.mark.parametrize("seconds", [0, "60", 86_401])
-def test_a_budget_is_at_least_a_second_and_at_most_a_day(admin: httpx.Client, seconds: object) -> None:
+def test_a_budget_is_at_least_a_second_and_at_most_a_day(still: httpx.Client, seconds: object) -> None:
     spec = {"budgets": {"bindSeconds": seconds}}
     cluster = {"apiVersion": "muster.dev/v1", "kind": "Cluster", "metadata": {"name": "eu"}, "spec": spec}
-    assert applied(admin, cluster).status_code == 422
+    assert applied(still, cluster).status_code == 422
 
 
 def test_a_policy_that_says_nothing_new_is_no_new_version(tree: httpx.Client) -> None:

@@ -34,8 +34,8 @@ from tests.cli.running import Muster
         ("cancel nope", "", 3, "not-found"),
     ],
 )
-def test_a_mistake_ends_with_its_own_code(muster: Muster, line: str, stdin: str, code: int, words: str) -> None:
-    ran = muster(line, stdin)
+def test_a_mistake_ends_with_its_own_code(refused: Muster, line: str, stdin: str, code: int, words: str) -> None:
+    ran = refused(line, stdin)
     assert (ran.code, ran.out) == (code, "")
     assert words in ran.err
     assert "Traceback" not in ran.err
