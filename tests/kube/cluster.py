@@ -24,7 +24,7 @@ from tests.kube.objects import ALIVE, DEAD, KUBELET_LABEL, NodeShape, node
 from tests.kube.processes import Program, ProgramDied
 
 READY_SECONDS_MAX = 60.0
-POLL_SECONDS = 0.05
+POLL_SECONDS = 0.1
 STARTS_MAX = 3
 TOKEN_SECONDS = 3600
 OURS = "app.kubernetes.io/part-of=muster"
@@ -229,7 +229,9 @@ class KubeCluster:
         namespaces = [name for name in names if name not in SYSTEM_NAMESPACES]
         for namespace in namespaces:
             self.client.delete("Namespace", namespace)  # from here on nothing new can be made in it
-            for kind in self.client.namespaced_kinds():
+        for kind in self.client.namespaced_kinds():
+            inhabited = {each["metadata"]["namespace"] for each in self.client.list_all(kind)}
+            for namespace in sorted(inhabited.intersection(namespaces)):
                 self.client.delete_all(kind, namespace)
         for kind in CLUSTER_KINDS:
             self.client.delete_all(kind, labels=OURS)

