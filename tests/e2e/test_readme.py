@@ -23,6 +23,7 @@ SHELL_BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 README = ROOT / "README.md"
 SCRIPT_SECONDS = 120
 DAY_SECONDS = 280
+LOOK_SECONDS = 0.3
 VALIDATED = re.compile(r"^helm install .*?(?<!\\)$", re.MULTILINE | re.DOTALL)
 
 
@@ -71,8 +72,7 @@ def clone(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.timeout(240)
-def test_the_first_workload_of_the_readme_runs_as_it_is_written(kube_apart: KubeCluster, tmp_path: Path) -> None:
-    kube = kube_apart
+def test_the_first_workload_of_the_readme_runs_as_it_is_written(kube: KubeCluster, tmp_path: Path) -> None:
     kube.add_nodes(4, NodeShape(gpus=8))
     environment = clone(tmp_path) | {"KUBECONFIG": str(kube.kubeconfig)}
     script = "\n".join(shell_blocks(README, "Your first workload, on your own cluster"))
@@ -89,7 +89,7 @@ def test_the_first_workload_of_the_readme_runs_as_it_is_written(kube_apart: Kube
                     raise RuntimeError(said.read_text())
                 return shell.poll() == 0
 
-            eventually(has_run, within=SCRIPT_SECONDS, what="the end of the README's script")
+            eventually(has_run, within=SCRIPT_SECONDS, what="the end of the README's script", pause=LOOK_SECONDS)
             words = said.read_text()
         assert "succeeded" in words, words
         listed = subprocess.run(

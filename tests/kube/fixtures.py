@@ -1,4 +1,4 @@
-"""Real Kubernetes clusters as fixtures: `kube`, `two_kubes`, `kube_apart` and `kube_proxy`; `node_software` for a node.
+"""Real Kubernetes clusters as fixtures: `kube`, `two_kubes` and `kube_proxy`; `node_software` for a node.
 
 Clusters are started when the first test asks, once per test process, and given back as new after each test. Building
 the programs comes before the first test, because a test's time-out is no place for it.
@@ -111,14 +111,6 @@ def two_kubes(kube_pool: Callable[[int], list[KubeCluster]]) -> Iterator[tuple[K
         stack.callback(_give_back, first)
         stack.callback(_give_back, second)
         yield first, second
-
-
-@pytest.fixture
-def kube_apart(kube_pool: Callable[[int], list[KubeCluster]]) -> Iterator[KubeCluster]:
-    """One real cluster beside those of `two_kubes`, where the agents of other tests may still be at work."""
-    cluster = kube_pool(3)[2]
-    yield cluster
-    _give_back(cluster)
 
 
 def _give_back(cluster: KubeCluster) -> None:
