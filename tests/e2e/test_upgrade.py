@@ -8,6 +8,7 @@ import io
 import subprocess
 import sys
 import tarfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,13 +16,16 @@ import pytest
 
 from controlplane.db import migrate
 from controlplane.embedded.postgres import Postgres
-from tests.operations.fleet import ROOT, Stream, fleet, nothing_lost_nothing_double
+from tests.operations.fleet import H100, ROOT, Fleet, Stream, a_gang, fleet, nothing_lost_nothing_double
 from tests.support import databases
 from tests.support.databases import Database
+from tests.support.waiting import eventually
 
 BASE_FILE = Path(__file__).with_name("base_commit.txt")
 SOURCES = ("controlplane", "agents", "migrations")
-MORE = 5
+MORE = 3
+PAUSE_SECONDS = 1.0  # the load goes on while everybody starts
+ROLLED_BACK = "rolled-back"
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +71,14 @@ def test_a_plane_is_upgraded_under_load_and_nothing_is_lost_or_done_twice(
         whole.serve_from("api-1")
         whole.open_queue()
         whole.add_cluster("east", base)
-        with Stream(whole) as stream:
+        with Stream(whole, PAUSE_SECONDS) as stream:
             stream.until_accepted(MORE)
             whole.until_done(1)
 
             _migrate(base_database, ROOT)  # yesterday's processes go on under it
             stream.until_accepted(len(stream.accepted) + MORE)
             whole.until_done(len(stream.accepted) - MORE)
+            yesterdays_code_does_a_days_work(whole, base)
 
             for name in new:
                 whole.start(name)
@@ -88,25 +93,28 @@ def test_a_plane_is_upgraded_under_load_and_nothing_is_lost_or_done_twice(
             stream.until_accepted(len(stream.accepted) + MORE)
             stream.stop()
             whole.until_done(len(stream.accepted), within=180)
-        nothing_lost_nothing_double(whole, stream.accepted)
+        nothing_lost_nothing_double(whole, [*stream.accepted, ROLLED_BACK])
         assert whole.agents.taken.get(whole.ports["api-2"][1]), "yesterday's agent speaks with today's plane"
 
 
-def test_yesterdays_code_does_a_days_work_on_todays_schema(
-    base: Path, database: Database, valkey: str, tmp_path: Path
-) -> None:
-    """Alone, from an empty database: what a rollback of the code without one of the schema is."""
-    with fleet(tmp_path, database, valkey, token_by=base) as whole:
-        for name in ("api-1", "worker-1", "planner-1"):
-            whole.start(name, base)
-        whole.serve_from("api-1")
-        whole.open_queue()
-        whole.add_cluster("east", base)
-        with Stream(whole) as stream:
-            stream.until_accepted(MORE)
-            stream.stop()
-            whole.until_done(len(stream.accepted))
-        nothing_lost_nothing_double(whole, stream.accepted)
+def yesterdays_code_does_a_days_work(whole: Fleet, base: Path) -> None:
+    """On today's schema, from a token to a pod's end: what a rollback of the code without one of the schema is."""
+    whole.renew_token(base)
+    spec = {"namespace": "team", "quotas": [{"flavor": H100, "nominal": 16}]}
+    queue = {"apiVersion": "muster.dev/v1", "kind": "Queue", "metadata": {"name": ROLLED_BACK}, "spec": spec}
+    whole.ask("POST", "/apply", queue, key=uuid.uuid4().hex)
+    whole.add_cluster("north", base)
+    gang = a_gang(ROLLED_BACK)
+    gang["spec"] |= {"queue": ROLLED_BACK, "clusters": {"avoid": ["east"]}}
+    whole.ask("POST", "/workloads", gang, key=uuid.uuid4().hex)
+
+    def is_done() -> bool:
+        seen = whole.ask("GET", f"/workloads/{ROLLED_BACK}")
+        assert seen["state"] == "succeeded", f"{seen}; {whole.said()}"
+        assert [each["cluster"] for each in seen["attempts"][0]["placements"]] == ["north"]
+        return True
+
+    eventually(is_done, 60, "a gang of yesterday's code on today's schema", pause=0.3)
 
 
 def test_the_base_is_an_older_schema_so_that_there_is_something_to_upgrade(base: Path) -> None:

@@ -34,10 +34,11 @@ SPEED = 20
 NO_TLS = False
 """Plain HTTP on the loopback: to load the system's certificates for each request would cost more than the request."""
 
+BEGIN = "controlplane.embedded.begin"
 MODULES = {
-    "api": ("controlplane.api.serve",),
-    "worker": ("controlplane.workers.run", "worker"),
-    "planner": ("controlplane.workers.run", "planner"),
+    "api": (BEGIN, "controlplane.api.serve"),
+    "worker": (BEGIN, "controlplane.workers.run", "worker"),
+    "planner": (BEGIN, "controlplane.workers.run", "planner"),
 }
 
 
@@ -80,6 +81,10 @@ class Fleet:
         """Asked to end, and started again, with what it is to be told now."""
         self.stop(name)
         self.start(name)
+
+    def renew_token(self, source: Path = ROOT) -> None:
+        """Another token for the first admin, made by the code in `source`."""
+        self.token = _first_token(self.database, self.valkey, source)
 
     def environment(self) -> dict[str, str]:
         """What an operator's shell has, who works on this plane."""
