@@ -6,7 +6,7 @@ from tests.e2e.checks import settled, started_whole
 from tests.e2e.federation import Federation, gang
 from tests.kube.objects import RACK, NodeShape
 
-RANKS = 16
+RANKS = 8
 BACK_SECONDS = 90.0
 BEFORE_THE_PLAN = {"worker", "planner"}
 
