@@ -34,11 +34,16 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """What keeps pods that do not tolerate it from a node."""
+    """What keeps pods that do not tolerate it from a node.
+
+    `is_for_devices`: its key is the resource that the node's own devices are asked for by, so it keeps out only pods
+    that ask for none (the agent gives the others the toleration, as Kubernetes' own admission would).
+    """
 
     key: str
     value: str = ""
     effect: str = "NoSchedule"
+    is_for_devices: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,17 +241,11 @@ def _holds(attempt: RunningAttempt, contested: frozenset[FlavorName]) -> bool:
 def _shares(scenario: Scenario, placed: Placed) -> tuple[NodeShare, ...]:
     """The whole place of the asker, also what is free already: else another would take a part of it."""
     nodes = scenario.index.tree.nodes
-    shares: dict[tuple[int, FlavorName], NodeShare] = {}
-    for take in placed.takes():
-        before = shares.get((take.node, take.flavor))
-        shares[take.node, take.flavor] = NodeShare(
-            nodes[take.node].id,
-            take.flavor,
-            take.amount + (before.amount if before else 0),
-            take.cpu_milli + (before.cpu_milli if before else 0),
-            take.memory_bytes + (before.memory_bytes if before else 0),
-        )
-    return tuple(shares[key] for key in sorted(shares))
+    amounts: dict[tuple[int, FlavorName], list[int]] = {}
+    for node, flavor, *taken in placed.takes():
+        before = amounts.get((node, flavor), [0] * len(taken))
+        amounts[node, flavor] = [have + more for have, more in zip(before, taken, strict=True)]
+    return tuple(NodeShare(nodes[node].id, flavor, *amounts[node, flavor]) for node, flavor in sorted(amounts))
 
 
 def _stop(victim: RunningAttempt, asker: Workload, queue: str, contested: frozenset[FlavorName]) -> Reclaim:

@@ -10,7 +10,7 @@ from datetime import datetime
 from controlplane.core.capacity import Cluster
 from controlplane.core.demand import Earmark, NodeShare, RunningAttempt, StrategyName
 from controlplane.core.ids import ClusterId, FlavorName, QueueId, WorkloadId
-from controlplane.core.index import FleetIndex, PodSize, SizeClass, Take
+from controlplane.core.index import FleetIndex, Take
 from controlplane.core.lifecycle import ClusterState
 from controlplane.core.quota import Leg, QuotaTree
 from controlplane.core.snapshot import Snapshot
@@ -37,7 +37,6 @@ class Scenario:
         # What `placement.outlook` settles for a cycle: the strategy of each Flavor, what places in a cluster cost.
         self.picks: Mapping[FlavorName, StrategyName] = {}
         self.preference: Mapping[ClusterId, int] = {}
-        self._single: dict[FlavorName, SizeClass] = {}
         self._legs_kept: dict[WorkloadId, list[Leg]] = {}
         for earmark in sorted(snapshot.earmarks.values(), key=lambda earmark: earmark.workload):
             if earmark.until > now and earmark.workload not in snapshot.running:  # placed, it holds its own room
@@ -113,15 +112,22 @@ class Scenario:
         owned = self.index.owned[cluster].get(flavor, 0)
         if not owned:
             return 0
-        single = self._single.get(flavor)
-        if single is None:
-            single = self._single[flavor] = self.index.size_class(PodSize(flavor, 1))
-        return 1000 * (owned - single.count[self.index.tree.root[cluster]]) // owned
+        return 1000 * (owned - self.index.open_units[cluster].get(flavor, 0)) // owned
 
     def _takes(self, shares: Iterable[NodeShare]) -> list[Take]:
         position = self.index.tree.position
         return [
-            Take(position[share.node], share.flavor, share.amount, share.cpu_milli, share.memory_bytes)
+            Take(
+                position[share.node],
+                share.flavor,
+                share.amount,
+                share.cpu_milli,
+                share.memory_bytes,
+                share.pods,
+                share.rdma,
+                share.hugepages_bytes,
+                share.local_storage_bytes,
+            )
             for share in shares
             if share.node in position
         ]

@@ -5,7 +5,7 @@ Fixed for as long as the set of Nodes and their labels is; what is free on them 
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from controlplane.core.capacity import Cluster, Node
 from controlplane.core.ids import ClusterId, NodeId
@@ -65,17 +65,28 @@ class TopologyTree:
             domain = self.parent[domain]
         return domain
 
-    def same_shape(self, clusters: Mapping[ClusterId, Cluster], nodes: Mapping[NodeId, Node]) -> bool:
-        """Whether these Nodes would be numbered and grouped as they are here."""
-        if len(nodes) != len(self.nodes) or clusters.keys() != self.root.keys():
+    def same_shape(
+        self,
+        clusters: Mapping[ClusterId, Cluster],
+        nodes: Mapping[NodeId, Node],
+        touched: Collection[NodeId] | None = None,
+    ) -> bool:
+        """Whether these Nodes would be numbered and grouped as they are here; only the `touched` may differ."""
+        if clusters.keys() != self.root.keys():
             return False
         if any((cluster.levels or ("host",)) != self.levels[cluster.id] for cluster in clusters.values()):
             return False
-        return all(
-            (now := nodes.get(node.id)) is node
-            or (now is not None and (now.cluster, now.name, now.domains) == (node.cluster, node.name, node.domains))
-            for node in self.nodes
-        )
+        if touched is None:
+            touched = self.position.keys() | nodes.keys()
+        return all(self._stands_as_before(nodes.get(node), self.position.get(node)) for node in touched)
+
+    def _stands_as_before(self, now: Node | None, position: int | None) -> bool:
+        if now is None or now.cluster not in self.root:
+            return position is None
+        if position is None:
+            return False
+        node = self.nodes[position]
+        return now is node or (now.cluster, now.name, now.domains) == (node.cluster, node.name, node.domains)
 
     def _new_domain(self, parent: int, level: int, label: str, cluster: ClusterId) -> int:
         self.parent.append(parent)

@@ -1,6 +1,7 @@
 """Topology and the fleet index by example."""
 
-from controlplane.core.demand import StrategyName
+from controlplane.core.capacity import Taint
+from controlplane.core.demand import NodeRules, StrategyName, Toleration
 from controlplane.core.ids import NodeId
 from controlplane.core.index import NO_FLAVOR, PODS_PER_NODE_MAX, FleetIndex, PodSize, Take
 from controlplane.core.placement.registry import STRATEGIES
@@ -59,7 +60,91 @@ def test_cpu_and_memory_bind_too() -> None:
     assert index.size_class(PodSize(H100, 1, 3_000)).count[root] == 3
     assert index.size_class(PodSize(H100, 1, 3_000, 60)).count[root] == 1
     assert index.size_class(PodSize(NO_FLAVOR, 0, 4_000)).count[root] == 2
-    assert index.size_class(PodSize(NO_FLAVOR, 0)).count[root] == PODS_PER_NODE_MAX
+    assert index.size_class(PodSize(NO_FLAVOR, 0)).count[root] == 110
+
+
+def test_what_the_kubelet_takes_binds_pods_with_and_without_devices() -> None:
+    world = a_world().cluster("east").node("few", pods=8, pods_held=5).node("many", pods=250, pods_held=3)
+    index = index_of(world)
+    few, many = (index.tree.label.index(name) for name in ("few", "many"))
+    with_devices, without = index.size_class(PodSize(H100, 1)), index.size_class(PodSize(NO_FLAVOR, 0, 100))
+    assert (with_devices.count[few], without.count[few]) == (3, 3)
+    assert (with_devices.count[many], without.count[many]) == (8, 247)
+    index.take([Take(few, NO_FLAVOR, 0, cpu_milli=200, pods=2)])
+    assert (with_devices.count[few], without.count[few]) == (1, 1)
+    index.take([PodSize(H100, 1).take(few, 1)])
+    assert (with_devices.count[few], without.count[few]) == (0, 0)
+    index.rollback(0)
+    assert (with_devices.count[few], without.count[few]) == (3, 3)
+
+
+def test_rdma_huge_pages_and_local_disk_bind_too() -> None:
+    world = a_world().cluster("east").node("n", rdma=4, hugepages_bytes=640, local_storage_bytes=7_000)
+    index = index_of(world)
+    assert index.size_class(PodSize(H100, 1, rdma=1)).count[0] == 4
+    assert index.size_class(PodSize(H100, 1, hugepages_bytes=100)).count[0] == 6
+    storing = index.size_class(PodSize(NO_FLAVOR, 0, local_storage_bytes=1_000))
+    assert storing.count[0] == 7
+    index.take([PodSize(H100, 1, rdma=3, local_storage_bytes=1_500).take(0, 1)])
+    assert storing.count[0] == 5
+    assert index.size_class(PodSize(H100, 1, rdma=1)).count[0] == 1
+    assert not index.holds(PodSize(H100, 1, rdma=1), 0, 2)
+
+
+def test_rules_leave_only_their_nodes_and_cost_no_counters_where_they_leave_all() -> None:
+    world = a_world().cluster("east")
+    for number in range(4):
+        world.node(f"n{number}", labels={"zone": "a" if number < 3 else "b", "gpu": "h100"})
+    index = index_of(world)
+    everywhere = PodSize(H100, 8, rules=NodeRules(selector=(("gpu", "h100"),)))
+    in_b = PodSize(H100, 8, rules=NodeRules(selector=(("zone", "b"),)))
+    nowhere = PodSize(H100, 8, rules=NodeRules(selector=(("zone", "c"),)))
+    root = index.tree.root[max(world.clusters)]
+    assert index.size_class(everywhere) is index.size_class(PodSize(H100, 8))
+    assert index.size_class(in_b).count[root] == 1
+    assert index.size_class(nowhere).count[root] == 0
+    assert (index.eligible(in_b, root), index.eligible(everywhere, root)) == (1, 4)
+    world.change_node("n0", labels={"zone": "b"})
+    snapshot = world.build()
+    index.refreshed(snapshot.clusters, snapshot.nodes)
+    assert index.size_class(in_b).count[root] == 2
+    assert index.size_class(everywhere).count[root] == 3
+
+
+def test_a_tainted_node_takes_those_who_put_up_with_it_and_those_who_ask_for_its_devices() -> None:
+    own = Taint("nvidia.com/gpu", "present", is_for_devices=True)
+    world = a_world().cluster("east").node("gpu", taints=(own,)).node("ours", taints=(Taint("team", "ml"),))
+    index = index_of(world)
+    root = index.tree.root[max(world.clusters)]
+    tolerant = NodeRules(tolerations=(Toleration("team", "Equal", "ml", "NoSchedule"),))
+    assert index.size_class(PodSize(H100, 8)).count[root] == 1
+    assert index.size_class(PodSize(H100, 8, rules=tolerant)).count[root] == 2
+    assert index.size_class(PodSize(NO_FLAVOR, 0, 1_000)).count[root] == 0
+    assert index.size_class(PodSize(NO_FLAVOR, 0, 1_000, rules=tolerant)).count[root] == 64
+
+
+def test_a_node_that_is_tainted_later_is_left_from_then_on() -> None:
+    world = a_world().cluster("east").racks(1, 3)
+    index = index_of(world)
+    ones = index.size_class(PodSize(H100, 8))
+    world.change_node("b0-r0-n1", taints=(Taint("failing"),))
+    snapshot = world.build()
+    index.refreshed(snapshot.clusters, snapshot.nodes, {world.node_named("b0-r0-n1").id})
+    assert ones.count[:3] == [1, 0, 1]
+    world.change_node("b0-r0-n1", taints=())
+    snapshot = world.build()
+    index.refreshed(snapshot.clusters, snapshot.nodes, {world.node_named("b0-r0-n1").id})
+    assert ones.count[:3] == [1, 1, 1]
+
+
+def test_only_nodes_that_are_named_are_looked_at_again() -> None:
+    world = a_world().cluster("east").racks(1, 2)
+    index = index_of(world)
+    world.change_node("b0-r0-n0", held={H100: 8}).change_node("b0-r0-n1", held={H100: 8})
+    snapshot = world.build()
+    index.refreshed(snapshot.clusters, snapshot.nodes, {world.node_named("b0-r0-n1").id})
+    assert index.size_class(PodSize(H100, 8)).count[:2] == [1, 0]
+    assert index.open_units[max(world.clusters)][H100] == 8
 
 
 def test_a_cordoned_node_holds_nothing() -> None:
@@ -70,10 +155,11 @@ def test_a_cordoned_node_holds_nothing() -> None:
 
 
 def test_a_huge_count_of_slots_does_not_widen_the_buckets() -> None:
-    """T03: 2^62 slots on one node are as good as the most pods a node may run."""
-    world = a_world().cluster("east").node("n", devices={H100: 2**62})
+    """T03: 2^62 slots on one node are as good as the most pods a node may run, and 2^62 of those are not believed."""
+    world = a_world().cluster("east").node("n", devices={H100: 2**62}).node("mad", devices={H100: 2**62}, pods=2**62)
     index = index_of(world)
-    assert index.size_class(PodSize(H100, 1)).count[0] == PODS_PER_NODE_MAX
+    counts = {index.tree.label[node]: index.size_class(PodSize(H100, 1)).count[node] for node in (0, 1)}
+    assert counts == {"n": 110, "mad": PODS_PER_NODE_MAX}
 
 
 def test_units_kept_before_they_are_free_count_as_none() -> None:
@@ -132,10 +218,13 @@ def test_a_node_that_comes_or_moves_makes_a_new_index() -> None:
     world = a_world().cluster("east").racks(2, 2)
     index = index_of(world)
     world.change_node("b0-r0-n1", domains=("b0", "r1", "b0-r0-n1"))
-    moved = index.refreshed(world.build().clusters, world.build().nodes)
+    moved = index.refreshed(world.build().clusters, world.build().nodes, {world.node_named("b0-r0-n1").id})
     assert moved is not index
     world.node("new", ("b0", "r0"))
-    assert moved.refreshed(world.build().clusters, world.build().nodes) is not moved
+    more = moved.refreshed(world.build().clusters, world.build().nodes, {world.node_named("new").id})
+    assert more is not moved
+    del world.nodes[world.node_named("new").id]
+    assert more.refreshed(world.build().clusters, world.build().nodes) is not more
 
 
 def test_every_strategy_has_a_name_in_the_documents() -> None:

@@ -3,8 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.core.ids import FlavorName
+from controlplane.core.capacity import Taint
+from controlplane.core.demand import LabelRule, NodeRules, Toleration
+from controlplane.core.ids import FlavorName, NodeId
 from controlplane.core.index import NO_FLAVOR, FleetIndex, PodSize, SizeClass, Take
+from controlplane.core.nodes import is_eligible
+from controlplane.core.snapshot import Snapshot
 from tests.builders.core import A100, H100, AWorld
 from tests.laws.worlds import LAW, fleets
 
@@ -14,6 +18,12 @@ SIZES = (
     PodSize(A100, 8),
     PodSize(H100, 2, 9_000, 2**37),
     PodSize(NO_FLAVOR, 0, 7_000),
+    PodSize(NO_FLAVOR, 0),
+    PodSize(H100, 1, rdma=1),
+    PodSize(A100, 2, hugepages_bytes=2**30, local_storage_bytes=2**33),
+    PodSize(H100, 1, rules=NodeRules(selector=(("zone", "a"),))),
+    PodSize(H100, 2, 9_000, rules=NodeRules(terms=((LabelRule("zone", "NotIn", ("a",)),),))),
+    PodSize(NO_FLAVOR, 0, rules=NodeRules(tolerations=(Toleration("team", "Exists"),))),
 )
 steps = st.lists(
     st.tuples(
@@ -21,7 +31,7 @@ steps = st.lists(
         st.integers(0, 30),
         st.sampled_from((H100, A100)),
         st.integers(-4, 9),
-        st.sampled_from((0, 5_000)),
+        st.sampled_from(SIZES),
     ),
     max_size=25,
 )
@@ -35,13 +45,34 @@ def _of(size_class: SizeClass) -> tuple[list[int], list[int], list[dict[int, int
     return list(size_class.count), list(size_class.mask), [dict(group) for group in size_class.at]
 
 
-def recounted(index: FleetIndex) -> None:
+def fits(index: FleetIndex, snapshot: Snapshot, size: PodSize, node: int) -> int:
+    """Counted otherwise than the index does: pods are added until something is short."""
+    if size.devices and size.flavor not in index.free:
+        return 0
+    rules = size.rules or NodeRules()
+    now = snapshot.nodes[index.tree.nodes[node].id]
+    if not is_eligible(now, rules, asks_devices=size.devices > 0) or index.is_closed(node):
+        return 0
+    pods = 0
+    while (
+        pods < index.slots[node]
+        and index.holds(size, node, pods + 1)
+        and (not size.devices or (pods + 1) * size.devices <= index.free[size.flavor].get(node, 0))
+    ):
+        pods += 1
+    return pods
+
+
+def recounted(index: FleetIndex, snapshot: Snapshot) -> None:
     """Every counter and bucket is what walking the nodes gives."""
     tree = index.tree
+    for cluster, root in tree.root.items():
+        for flavor in (H100, A100):
+            assert index.open_units[cluster].get(flavor, 0) == index.free_units(root, flavor)
     for size in SIZES:
         size_class = index.size_class(size)
         for domain in range(tree.domains):
-            assert size_class.count[domain] == sum(index.fits(size, node) for node in index.nodes_of(domain))
+            assert size_class.count[domain] == sum(fits(index, snapshot, size, node) for node in index.nodes_of(domain))
         for group, members in enumerate(tree.members):
             held: dict[int, int] = {}
             for position, domain in enumerate(members):
@@ -54,15 +85,16 @@ def recounted(index: FleetIndex) -> None:
 @LAW
 @given(fleets(), steps)
 def test_counters_equal_a_recount_and_rollback_restores(
-    world: AWorld, todo: list[tuple[str, int, FlavorName, int, int]]
+    world: AWorld, todo: list[tuple[str, int, FlavorName, int, PodSize]]
 ) -> None:
     snapshot = world.build()
     index = FleetIndex(snapshot.clusters, snapshot.nodes)
     before, marks = state(index), [0]
-    for what, number, flavor, amount, cpu in todo:
+    for what, number, flavor, amount, size in todo:
         node = number % len(index.tree.nodes)
         if what == "take":
-            index.take([Take(node, flavor, amount, cpu), Take((node + 1) % len(index.tree.nodes), flavor, 1)])
+            units = amount if flavor in index.tree.nodes[node].usable else 0
+            index.take([Take(node, flavor, units), size.take((node + 1) % len(index.tree.nodes), amount)])
         elif what == "close":
             index.close(node)
         elif what == "mark":
@@ -70,10 +102,10 @@ def test_counters_equal_a_recount_and_rollback_restores(
         else:
             index.rollback(marks.pop() if len(marks) > 1 else marks[0])
             marks = [mark for mark in marks if mark <= index.checkpoint()]
-    recounted(index)
+    recounted(index, snapshot)
     index.rollback(0)
     assert state(index) == before
-    recounted(index)
+    recounted(index, snapshot)
 
 
 @LAW
@@ -82,6 +114,7 @@ def test_a_refreshed_index_equals_a_new_one(world: AWorld, data: st.DataObject) 
     first = world.build()
     index = FleetIndex(first.clusters, first.nodes)
     state(index)
+    touched = set[NodeId]()
     for node in data.draw(st.lists(st.sampled_from(list(world.nodes.values())), max_size=4)):
         flavor = data.draw(st.sampled_from((H100, A100)))
         world.change_node(
@@ -89,10 +122,16 @@ def test_a_refreshed_index_equals_a_new_one(world: AWorld, data: st.DataObject) 
             held={flavor: data.draw(st.integers(0, 9))},
             is_schedulable=data.draw(st.booleans()),
             cpu_milli_held=data.draw(st.sampled_from((0, 50_000, 90_000))),
+            pods_held=data.draw(st.sampled_from((0, 5, 200))),
+            rdma_held=data.draw(st.integers(0, 3)),
+            labels=data.draw(st.sampled_from(({}, {"zone": "a"}, {"zone": "b"}))),
+            taints=data.draw(st.sampled_from(((), (Taint("team"),)))),
         )
+        touched.add(node.id)
     now = world.build()
-    warm = index.refreshed(now.clusters, now.nodes)
+    warm = index.refreshed(now.clusters, now.nodes, touched)
     cold = FleetIndex(now.clusters, now.nodes)
     assert state(warm) == state(cold)
     assert (warm.owned, warm.cpu, warm.memory) == (cold.owned, cold.cpu, cold.memory)
-    recounted(warm)
+    assert (warm.slots, warm.rdma) == (cold.slots, cold.rdma)
+    recounted(warm, now)

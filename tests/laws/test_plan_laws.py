@@ -13,6 +13,7 @@ from controlplane.core.demand import PodSet, StrategyName, TopologyMode, Workloa
 from controlplane.core.ids import FlavorName, NodeId, QueueId, WorkloadId
 from controlplane.core.index import FleetIndex
 from controlplane.core.lifecycle import ClusterState
+from controlplane.core.nodes import is_eligible
 from controlplane.core.placement.registry import STRATEGIES
 from controlplane.core.plan import Admit, Plan, Reclaim, SetEarmark
 from controlplane.core.policy import Policy
@@ -24,6 +25,7 @@ from controlplane.core.snapshot import Snapshot
 from tests.builders.core import NOW, AWorld, a_workload
 from tests.laws.worlds import LAW, crowded, worlds
 
+NEEDS = ("cpu_milli", "memory_bytes", "rdma", "hugepages_bytes", "local_storage_bytes")
 each_strategy = pytest.mark.parametrize("strategy", STRATEGIES)
 
 
@@ -95,20 +97,21 @@ def _all_in_one_ready_cluster_or_none(snapshot: Snapshot, plan: Plan) -> None:
 
 def _no_node_is_given_more_than_it_has(snapshot: Snapshot, plan: Plan) -> None:
     units: Counter[tuple[NodeId, FlavorName]] = Counter()
-    cpu: Counter[NodeId] = Counter()
-    memory: Counter[NodeId] = Counter()
+    needed: Counter[tuple[NodeId, str]] = Counter()
     for decision in admits(plan):
-        needs = {each.name: each.needs for each in snapshot.waiting[decision.workload].pod_sets}
+        sets = {each.name: each for each in snapshot.waiting[decision.workload].pod_sets}
         for pod in decision.placements[0].pods:
+            asking = sets[pod.pod_set]
             units[pod.node, pod.flavor] += pod.amount
-            cpu[pod.node] += needs[pod.pod_set].cpu_milli
-            memory[pod.node] += needs[pod.pod_set].memory_bytes
+            needed[pod.node, "pods"] += 1
+            for name in NEEDS:
+                needed[pod.node, name] += getattr(asking.needs, name)
             assert snapshot.nodes[pod.node].is_schedulable
+            assert is_eligible(snapshot.nodes[pod.node], asking.rules, asks_devices=asking.devices > 0)
     for (node, flavor), amount in units.items():
         assert amount <= snapshot.nodes[node].free(flavor)
-    for node, amount in cpu.items():
-        assert amount <= snapshot.nodes[node].cpu_milli
-        assert memory[node] <= snapshot.nodes[node].memory_bytes
+    for (node, name), amount in needed.items():
+        assert amount <= getattr(snapshot.nodes[node], name) - getattr(snapshot.nodes[node], f"{name}_held")
 
 
 def _no_account_is_charged_beyond_its_ancestors(snapshot: Snapshot, plan: Plan) -> None:
@@ -180,14 +183,13 @@ def _has_room(snapshot: Snapshot, workload: Workload) -> bool:
 
 
 def _fits(pod_set: PodSet, node: Node, flavor: FlavorName) -> int:
-    limits = [110]
-    if pod_set.devices:
-        limits.append(node.free(flavor) // pod_set.devices)
-    if pod_set.needs.cpu_milli:
-        limits.append(node.cpu_milli // pod_set.needs.cpu_milli)
-    if pod_set.needs.memory_bytes:
-        limits.append(node.memory_bytes // pod_set.needs.memory_bytes)
-    return min(limits)
+    if not is_eligible(node, pod_set.rules, asks_devices=pod_set.devices > 0):
+        return 0
+    needs = pod_set.needs
+    limits = [(node.pods, 1), (node.free(flavor), pod_set.devices), (node.cpu_milli, needs.cpu_milli)]
+    limits += [(node.memory_bytes, needs.memory_bytes), (node.rdma, needs.rdma)]
+    limits += [(node.hugepages_bytes, needs.hugepages_bytes), (node.local_storage_bytes, needs.local_storage_bytes)]
+    return min(have // asked for have, asked in limits if asked)
 
 
 @LAW

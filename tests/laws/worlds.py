@@ -6,7 +6,16 @@ from dataclasses import replace
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from controlplane.core.demand import PodNeeds, PodSet, StrategyName, TopologyMode
+from controlplane.core.capacity import Taint
+from controlplane.core.demand import (
+    LabelRule,
+    NodeRules,
+    PodNeeds,
+    PodSet,
+    StrategyName,
+    Toleration,
+    TopologyMode,
+)
 from controlplane.core.lifecycle import ClusterState
 from controlplane.core.tenancy import Quota
 from tests.builders.core import A100, H100, AWorld, a_workload, a_world
@@ -16,6 +25,15 @@ FLAVORS = (H100, A100)
 LAW = settings(max_examples=int(os.environ.get("LAW_EXAMPLES", "50")), deadline=None)
 PATHS = ("org", "org/x", "org/x/1", "org/x/2", "org/y", "org/y/1", "lab", "lab/1")
 LEAVES = ("org/x/1", "org/x/2", "org/y/1", "lab/1")
+
+RULES = (
+    NodeRules(),
+    NodeRules(),
+    NodeRules(),
+    NodeRules(selector=(("zone", "a"),)),
+    NodeRules(terms=((LabelRule("age", "Gt", ("2",)),), (LabelRule("zone", "In", ("b",)),))),
+    NodeRules(tolerations=(Toleration("team", "Exists"),)),
+)
 
 _limits = st.one_of(st.none(), st.integers(0, 16))
 
@@ -46,8 +64,15 @@ def pod_sets(draw: st.DrawFn, name: str) -> PodSet:
     flavors = draw(st.lists(st.sampled_from(FLAVORS), min_size=1, max_size=2, unique=True)) if devices else []
     mode = draw(st.sampled_from(TopologyMode))
     level = draw(st.sampled_from(("rack", "block", "host", "no-such-level"))) if mode is not TopologyMode.NONE else ""
-    needs = PodNeeds(draw(st.sampled_from((0, 0, 4_000, 40_000))), draw(st.sampled_from((0, 0, 2**38))))
-    return PodSet(name, draw(st.integers(1, 6)), devices, tuple(flavors), needs, mode, level)
+    needs = PodNeeds(
+        draw(st.sampled_from((0, 0, 4_000, 40_000))),
+        draw(st.sampled_from((0, 0, 2**38))),
+        rdma=draw(st.sampled_from((0, 0, 0, 1))),
+        hugepages_bytes=draw(st.sampled_from((0, 0, 0, 2**30))),
+        local_storage_bytes=draw(st.sampled_from((0, 0, 0, 2**34))),
+    )
+    rules = draw(st.sampled_from(RULES))
+    return PodSet(name, draw(st.integers(1, 6)), devices, tuple(flavors), needs, mode, level, rules=rules)
 
 
 @st.composite
@@ -77,6 +102,12 @@ def fleets(draw: st.DrawFn, base: st.SearchStrategy[AWorld] | None = None) -> AW
                 is_cordoned=is_cordoned,
                 cordon=cordon,
                 withheld=withheld,
+                labels=draw(st.sampled_from(({}, {"zone": "a"}, {"zone": "b"}, {"zone": "a", "age": "3"}))),
+                taints=draw(st.sampled_from(((), (), (), (Taint("team"),), (Taint("wish", "", "PreferNoSchedule"),)))),
+                pods=draw(st.sampled_from((110, 110, 110, 250, 3))),
+                rdma=draw(st.sampled_from((0, 0, 4))),
+                hugepages_bytes=draw(st.sampled_from((0, 2**31))),
+                local_storage_bytes=draw(st.sampled_from((0, 2**35))),
             )
     return world
 

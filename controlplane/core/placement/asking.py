@@ -19,12 +19,11 @@ def sizes(pod_set: PodSet, room: Room, pods: int | None = None) -> list[tuple[in
     The order of preference decides, not the speed: a slower Flavor further down is taken when those before it have no
     place now, since a start now is certain and how long the faster one stays taken is not known here.
     """
-    cpu, memory = pod_set.needs.cpu_milli, pod_set.needs.memory_bytes
     if not pod_set.devices:
-        return [(0, PodSize(NO_FLAVOR, 0, cpu, memory))]
+        return [(0, PodSize.of(NO_FLAVOR, 0, pod_set.needs, pod_set.rules))]
     wanted = pod_set.devices * (pod_set.least if pods is None else pods)
     return [
-        (rank, PodSize(flavor, pod_set.devices, cpu, memory))
+        (rank, PodSize.of(flavor, pod_set.devices, pod_set.needs, pod_set.rules))
         for rank, flavor in enumerate(pod_set.flavors)
         if room.get(flavor, 0) >= wanted
     ]

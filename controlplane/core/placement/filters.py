@@ -8,7 +8,7 @@ from datetime import datetime
 from controlplane.core.capacity import Cluster
 from controlplane.core.demand import PodSet, TopologyMode, Workload
 from controlplane.core.ids import FlavorName
-from controlplane.core.index import FleetIndex
+from controlplane.core.index import FleetIndex, PodSize
 from controlplane.core.lifecycle import ClusterState
 from controlplane.core.policy import Policy
 from controlplane.core.reasons import Reason, ReasonCode, reason
@@ -78,7 +78,8 @@ def _too_small_a_level(
 ) -> Reason | None:
     level = index.tree.level_index(cluster.id, pod_set.topology_level)
     assert level is not None
-    fits = {flavor: index.largest_when_empty(flavor, pod_set.devices, cluster.id, level) for flavor in carried}
+    sizes = [PodSize.of(flavor, pod_set.devices, pod_set.needs, pod_set.rules) for flavor in carried]
+    fits = {size.flavor: index.largest_when_empty(size, cluster.id, level) for size in sizes}
     best = max(carried, key=lambda name: (fits[name], name))
     if fits[best] >= pod_set.replicas:
         return None

@@ -36,11 +36,7 @@ class PlacedSet:
 
     def takes(self) -> list[Take]:
         """What it takes from the index."""
-        size = self.size
-        return [
-            Take(node, size.flavor, pods * size.devices, pods * size.cpu_milli, pods * size.memory_bytes)
-            for node, pods in self.parts
-        ]
+        return [self.size.take(node, pods) for node, pods in self.parts]
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,9 +91,8 @@ def fits_in_cluster(scenario: Scenario, workload: Workload, cluster: ClusterId, 
 def missing_units(scenario: Scenario, workload: Workload, cluster: ClusterId) -> int:
     """At least so many units must be freed in a cluster before the hardest PodSet fits: a lower bound."""
     pod_set = hardest_first(workload.pod_sets)[0]
-    root, wanted = scenario.index.tree.root[cluster], pod_set.devices * pod_set.replicas
-    free = [scenario.index.size_class(PodSize(flavor, 1)).count[root] for flavor in pod_set.flavors]
-    return max(0, wanted - max(free, default=wanted))
+    free, wanted = scenario.index.open_units[cluster], pod_set.devices * pod_set.replicas
+    return max(0, wanted - max((free.get(flavor, 0) for flavor in pod_set.flavors), default=wanted))
 
 
 def _first_looks(scenario: Scenario, workload: Workload, clusters: Sequence[ClusterId], room: Room) -> list[Score]:
