@@ -58,6 +58,10 @@ class World:
         self.pool = pool
         self.pool_name = pool_name
         self._rows: dict[Table, dict[Key, Value]] = {table: {} for table in Table}
+        self._given: set[Table] = set()  # tables that a Snapshot holds: they are copied before they change
+        self._exclusions: tuple[Value, ...] = ()
+        self._changed_nodes: set[NodeId] = set()  # since the last Snapshot
+        self._stale_nodes: set[NodeId] = set()  # up to it, and not counted by the index yet
         self._index: FleetIndex | None = None
         self._tree = WarmTree()
 
@@ -69,12 +73,18 @@ class World:
         """Bring rows up to date; what is not there any more goes. Returns the changes that changed something."""
         told: list[Change] = []
         for change in changes:
-            rows = self._rows[change.table]
+            table = change.table
+            rows = self._rows[table]
             before = rows.get(change.key)
             if before == change.value:
                 continue  # read again, because its writer was not finished at the last reading
             told.append(change)
             self._tree.follow(change.table, change.key, before, change.value)
+            if table is Table.NODES:
+                self._changed_nodes.add(cast("NodeId", change.key))
+            if table in self._given:
+                self._given.discard(table)
+                rows = self._rows[table] = dict(rows)
             if change.value is None:
                 del rows[change.key]
             else:
@@ -88,20 +98,25 @@ class World:
         )
 
     def freeze(self) -> Snapshot:
-        """The Snapshot of now. Rows are values, so copying the tables is enough."""
+        """The Snapshot of now: the tables themselves, which are copied when they change, since rows are values."""
         rows = self._rows
+        if Table.EXCLUSIONS not in self._given:
+            self._exclusions = tuple(self._sorted(Table.EXCLUSIONS))
+        self._given.update(Table)
+        self._stale_nodes |= self._changed_nodes
+        self._changed_nodes = set()
         return Snapshot(
             pool=self.pool,
             pool_name=self.pool_name,
-            clusters=cast("dict[ClusterId, Cluster]", dict(rows[Table.CLUSTERS])),
-            nodes=cast("dict[NodeId, Node]", dict(rows[Table.NODES])),
-            queues=cast("dict[QueueId, Queue]", dict(rows[Table.QUEUES])),
-            waiting=cast("dict[WorkloadId, Workload]", dict(rows[Table.WAITING])),
-            running=cast("dict[WorkloadId, RunningAttempt]", dict(rows[Table.RUNNING])),
-            earmarks=cast("dict[WorkloadId, Earmark]", dict(rows[Table.EARMARKS])),
-            exclusions=cast("tuple[Exclusion, ...]", tuple(self._sorted(Table.EXCLUSIONS))),
-            usage_elsewhere=cast("dict[tuple[QueueId, str], int]", dict(rows[Table.USAGE_ELSEWHERE])),
-            owned_elsewhere=cast("dict[FlavorName, int]", dict(rows[Table.OWNED_ELSEWHERE])),
+            clusters=cast("dict[ClusterId, Cluster]", rows[Table.CLUSTERS]),
+            nodes=cast("dict[NodeId, Node]", rows[Table.NODES]),
+            queues=cast("dict[QueueId, Queue]", rows[Table.QUEUES]),
+            waiting=cast("dict[WorkloadId, Workload]", rows[Table.WAITING]),
+            running=cast("dict[WorkloadId, RunningAttempt]", rows[Table.RUNNING]),
+            earmarks=cast("dict[WorkloadId, Earmark]", rows[Table.EARMARKS]),
+            exclusions=cast("tuple[Exclusion, ...]", self._exclusions),
+            usage_elsewhere=cast("dict[tuple[QueueId, str], int]", rows[Table.USAGE_ELSEWHERE]),
+            owned_elsewhere=cast("dict[FlavorName, int]", rows[Table.OWNED_ELSEWHERE]),
         )
 
     def warm_index(self, snapshot: Snapshot) -> FleetIndex:
@@ -109,7 +124,8 @@ class World:
         if self._index is None:
             self._index = FleetIndex(snapshot.clusters, snapshot.nodes)
         else:
-            self._index = self._index.refreshed(snapshot.clusters, snapshot.nodes)
+            self._index = self._index.refreshed(snapshot.clusters, snapshot.nodes, self._stale_nodes)
+        self._stale_nodes = set()
         return self._index
 
     def warm_tree(self, snapshot: Snapshot, index: FleetIndex) -> QuotaTree:
