@@ -78,6 +78,7 @@ class _Cycle:
         # Room only shrinks within a cycle, save where an Earmark ends: what had no place will have none later in it.
         self.hopeless: dict[object, Reasons] = {}
         self.not_reclaimable: set[object] = set()
+        self.looks: dict[object, Reasons] = {}
 
     def run(self) -> Plan:
         contest = Contest(self.scenario.tree, self._able())
@@ -189,15 +190,15 @@ class _Cycle:
         self.scenario.rollback(mark)
         self.scenario.open_earmark(workload.id)
         room = room_for(self.scenario.tree, workload)
-        nowhere = why_nowhere(
-            self.scenario,
-            workload,
-            self.ranking.rank(workload),
-            room if over is None else dict.fromkeys(room, UNLIMITED),
-            self.exclusions.get(workload.shape, ()),
-            self.policy,
-            most=None if is_asked else REASONS_MAX,
-        )
+        room = room if over is None else dict.fromkeys(room, UNLIMITED)
+        # As long as nothing more is decided, equal requests lack the same everywhere.
+        look = (len(self.decisions), is_asked, self._request(workload, room))
+        nowhere = self.looks.get(look)
+        if nowhere is None:
+            ranked, excluded = self.ranking.rank(workload), self.exclusions.get(workload.shape, ())
+            most = None if is_asked else REASONS_MAX
+            nowhere = why_nowhere(self.scenario, workload, ranked, room, excluded, self.policy, most=most)
+            self.looks[look] = nowhere
         if over is None:
             self.hopeless[request] = nowhere
         return nowhere if over is None else (over, *nowhere)
