@@ -5,7 +5,7 @@ the programs comes before the first test, because a test's time-out is no place 
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -17,16 +17,21 @@ from tests.kube.node import packages
 from tests.kube.proxy import TcpProxy
 
 ASKS_FOR_KUBE = frozenset({"kube", "two_kubes", "kube_pool", "kube_programs"})
+NEED_TWO = frozenset({"two_kubes", "federation"})
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need Kubernetes, for KUBE=0 to find them, and keep them on two workers: clusters are big."""
+    """Mark the tests that need Kubernetes, for KUBE=0 to find them, and keep them on two workers.
+
+    Clusters are big: those that need two share one worker's, all others use the one of another worker.
+    """
     for item in items:
-        if ASKS_FOR_KUBE.intersection(getattr(item, "fixturenames", ())):
+        names: Iterable[str] = getattr(item, "fixturenames", ())
+        if ASKS_FOR_KUBE.intersection(names):
             item.add_marker("kube")
             if item.get_closest_marker("xdist_group") is None:
-                group = "kube-stories" if item.path.parent.name == "e2e" else "kube"
+                group = "kube-stories" if NEED_TWO.intersection(names) else "kube"
                 item.add_marker(pytest.mark.xdist_group(group))
 
 

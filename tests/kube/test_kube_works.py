@@ -190,7 +190,6 @@ def test_an_api_server_that_was_killed_comes_back_with_everything(kube: KubeClus
     assert len(kube.client.list_all("Node")) == 2
 
 
-@pytest.mark.xdist_group("kube-stories")  # they have two clusters already
 def test_two_clusters_share_nothing(two_kubes: tuple[KubeCluster, KubeCluster]) -> None:
     first, second = two_kubes
     first.add_nodes(2)
