@@ -57,7 +57,7 @@ TENANCY: tuple[Json, ...] = (
     },
 )
 
-PAUSE_SECONDS = 0.15
+PAUSE_SECONDS = 0.25
 """Between two looks: each is work for the API and for the machine that all of this shares."""
 
 T = TypeVar("T")
