@@ -104,6 +104,13 @@ class Node(Tracked, Base):
     memory_bytes: Mapped[int] = mapped_column(server_default="0")
     cpu_milli_held: Mapped[int] = mapped_column(server_default="0")
     memory_bytes_held: Mapped[int] = mapped_column(server_default="0")
+    pods: Mapped[int] = mapped_column(server_default="110")  # that its kubelet takes, less foreign ones
+    rdma: Mapped[int] = mapped_column(server_default="0")
+    rdma_held: Mapped[int] = mapped_column(server_default="0")
+    hugepages_bytes: Mapped[int] = mapped_column(server_default="0")
+    hugepages_bytes_held: Mapped[int] = mapped_column(server_default="0")
+    local_storage_bytes: Mapped[int] = mapped_column(server_default="0")
+    local_storage_bytes_held: Mapped[int] = mapped_column(server_default="0")
     digest: Mapped[str] = mapped_column(server_default="")  # of its last report, as the agent counts it too
     foreign_pods: Mapped[list[dict[str, object]]] = mapped_column(JSONB, server_default=text("'[]'"))
     discrepancies: Mapped[list[dict[str, object]]] = mapped_column(JSONB, server_default=text("'[]'"))

@@ -73,6 +73,14 @@ class PodSet(Base):
     memory_bytes: Mapped[int] = mapped_column(server_default="0")
     topology_mode: Mapped[str] = mapped_column(server_default="none")
     topology_level: Mapped[str] = mapped_column(server_default="")
+    rdma: Mapped[int] = mapped_column(server_default="0")
+    hugepages_bytes: Mapped[int] = mapped_column(server_default="0")
+    local_storage_bytes: Mapped[int] = mapped_column(server_default="0")
+    rules: Mapped[Document] = mapped_column(server_default=text("'{}'"))  # which nodes its template allows
+    speeds: Mapped[list[int]] = mapped_column(JSONB, server_default=text("'[]'"))  # thousandths, one per Flavor
+    slice_size: Mapped[int] = mapped_column(server_default="0")
+    slice_level: Mapped[str] = mapped_column(server_default="")
+    with_pod_set: Mapped[str] = mapped_column(server_default="")
 
 
 class Attempt(Tracked, Base):
@@ -195,6 +203,9 @@ class Hold(Base):
     amount: Mapped[Big]
     cpu_milli: Mapped[int] = mapped_column(server_default="0")
     memory_bytes: Mapped[int] = mapped_column(server_default="0")
+    rdma: Mapped[int] = mapped_column(server_default="0")
+    hugepages_bytes: Mapped[int] = mapped_column(server_default="0")
+    local_storage_bytes: Mapped[int] = mapped_column(server_default="0")
     workload_id: Mapped[str] = mapped_column(_UUID)
     attempt: Mapped[Big]
     created_at: Mapped[Moment]
