@@ -32,6 +32,8 @@ class ReasonCode(StrEnum):
     TOPOLOGY_TOO_FRAGMENTED = "topology-too-fragmented"
     TOPOLOGY_TOO_SMALL = "topology-too-small"
     TOPOLOGY_LEVEL_UNKNOWN = "topology-level-unknown"
+    SLICES_TOO_FRAGMENTED = "slices-too-fragmented"
+    TOGETHER_TOO_FRAGMENTED = "together-too-fragmented"
     NODES_EXCLUDED = "nodes-excluded"
     UNMODELLED_CONSTRAINT = "unmodelled-constraint"
     EARMARKED_FOR_ANOTHER = "earmarked-for-another"
@@ -81,6 +83,9 @@ _SENTENCES: Mapping[ReasonCode, str] = {
     ReasonCode.TOPOLOGY_TOO_SMALL: "{cluster}'s largest {level} holds {fits} of {pods} pods of {devices} {flavor} each,"
     " were it empty.",
     ReasonCode.TOPOLOGY_LEVEL_UNKNOWN: "{cluster} has no topology level {level}.",
+    ReasonCode.SLICES_TOO_FRAGMENTED: "{cluster} has room for {fits} of {slices} slices of {size} pods of {devices}"
+    " {flavor} each, every slice in one {level} of {domain} ({free} free).",
+    ReasonCode.TOGETHER_TOO_FRAGMENTED: "{cluster} has no {level} with room for {pods} pods of {pod_sets} together.",
     ReasonCode.NODES_EXCLUDED: "{cluster} leaves out {count} of its nodes for this workload until {until}.",
     ReasonCode.UNMODELLED_CONSTRAINT: "{cluster}'s scheduler refused {node}: {words}",
     ReasonCode.EARMARKED_FOR_ANOTHER: "{amount} free {flavor} in {cluster} are kept for {workload}.",

@@ -26,6 +26,8 @@ MADE_IN_CORE = {
     ReasonCode.TOPOLOGY_TOO_FRAGMENTED: "test_cycle",
     ReasonCode.TOPOLOGY_TOO_SMALL: "test_cycle",
     ReasonCode.TOPOLOGY_LEVEL_UNKNOWN: "test_cycle",
+    ReasonCode.SLICES_TOO_FRAGMENTED: "test_slices",
+    ReasonCode.TOGETHER_TOO_FRAGMENTED: "test_beside",
     ReasonCode.NODES_EXCLUDED: "test_cycle",
     ReasonCode.UNMODELLED_CONSTRAINT: "test_cycle",
     ReasonCode.EARMARKED_FOR_ANOTHER: "test_cycle",

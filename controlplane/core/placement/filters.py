@@ -6,7 +6,7 @@ What is free just now is not asked here; `clusters` ranks what passes and `short
 from datetime import datetime
 
 from controlplane.core.capacity import Cluster
-from controlplane.core.demand import PodSet, TopologyMode, Workload
+from controlplane.core.demand import LEVEL_HOST, PodSet, TopologyMode, Workload
 from controlplane.core.ids import FlavorName
 from controlplane.core.index import FleetIndex, PodSize
 from controlplane.core.lifecycle import ClusterState
@@ -52,8 +52,9 @@ def refuses_workload(cluster: Cluster, workload: Workload, namespace: str) -> Re
 
 def refuses_pod_set(cluster: Cluster, pod_set: PodSet, index: FleetIndex) -> Reason | None:
     """Why a cluster could not hold this PodSet even if it were empty."""
-    if pod_set.topology_mode is TopologyMode.REQUIRED and pod_set.topology_level not in (cluster.levels or ("host",)):
-        return reason(ReasonCode.TOPOLOGY_LEVEL_UNKNOWN, cluster=cluster.name, level=pod_set.topology_level)
+    for level in _levels_needed(pod_set):
+        if level not in (cluster.levels or (LEVEL_HOST,)):
+            return reason(ReasonCode.TOPOLOGY_LEVEL_UNKNOWN, cluster=cluster.name, level=level)
     if not pod_set.devices:
         return None
     owned = index.owned[cluster.id]
@@ -62,33 +63,45 @@ def refuses_pod_set(cluster: Cluster, pod_set: PodSet, index: FleetIndex) -> Rea
         return reason(
             ReasonCode.CLUSTER_WITHOUT_FLAVOR, cluster=cluster.name, flavor=" or ".join(pod_set.flavors) or "flavor"
         )
-    wanted = times(pod_set.devices, pod_set.replicas)
+    wanted = times(pod_set.devices, pod_set.least)
     if all(owned[flavor] < wanted for flavor in carried):
         flavor = max(carried, key=lambda name: (owned[name], name))
         return reason(
             ReasonCode.CLUSTER_TOO_SMALL, cluster=cluster.name, total=owned[flavor], flavor=flavor, wanted=wanted
         )
+    if pod_set.slice_size:
+        why = _too_small_a_level(cluster, pod_set, index, carried, (pod_set.slice_level, pod_set.slice_size))
+        if why is not None:
+            return why
     if pod_set.topology_mode is TopologyMode.REQUIRED:
-        return _too_small_a_level(cluster, pod_set, index, carried)
+        return _too_small_a_level(cluster, pod_set, index, carried, (pod_set.topology_level, pod_set.least))
     return None
 
 
+def _levels_needed(pod_set: PodSet) -> list[str]:
+    """The topology levels without which a cluster can never hold this PodSet."""
+    needed = [pod_set.topology_level] if pod_set.topology_mode is TopologyMode.REQUIRED else []
+    return [*needed, pod_set.slice_level] if pod_set.slice_size else needed
+
+
 def _too_small_a_level(
-    cluster: Cluster, pod_set: PodSet, index: FleetIndex, carried: list[FlavorName]
+    cluster: Cluster, pod_set: PodSet, index: FleetIndex, carried: list[FlavorName], asked: tuple[str, int]
 ) -> Reason | None:
-    level = index.tree.level_index(cluster.id, pod_set.topology_level)
+    """Whether so many pods would fit into one domain of a level, were it empty: `asked` is (level, pods)."""
+    name, pods = asked
+    level = index.tree.level_index(cluster.id, name)
     assert level is not None
     sizes = [PodSize.of(flavor, pod_set.devices, pod_set.needs, pod_set.rules) for flavor in carried]
     fits = {size.flavor: index.largest_when_empty(size, cluster.id, level) for size in sizes}
     best = max(carried, key=lambda name: (fits[name], name))
-    if fits[best] >= pod_set.replicas:
+    if fits[best] >= pods:
         return None
     return reason(
         ReasonCode.TOPOLOGY_TOO_SMALL,
         cluster=cluster.name,
-        level=pod_set.topology_level,
+        level=name,
         fits=fits[best],
-        pods=pod_set.replicas,
+        pods=pods,
         devices=pod_set.devices,
         flavor=best,
     )

@@ -10,8 +10,13 @@ from controlplane.core.scenario import Scenario
 
 
 def place_as_before(scenario: Scenario, workload: Workload, clusters: Sequence[ClusterId], room: Room) -> Placed | None:
-    """Try the nodes that it had before, and hold them; None changes nothing."""
+    """Try the nodes that it had before, and hold them; None changes nothing.
+
+    Not for PodSets in slices, beside others or of any size: those are placed anew, so that no rule of theirs is broken.
+    """
     index = scenario.index
+    if any(each.slice_size or each.with_pod_set or each.is_elastic for each in workload.pod_sets):
+        return None
     old = [index.tree.position[node] for node in dict.fromkeys(workload.preferred_nodes) if node in index.tree.position]
     if not old or index.tree.cluster_of[old[0]] not in clusters:
         return None

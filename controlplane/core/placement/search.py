@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from controlplane.core.demand import PodSet, StrategyName, TopologyMode
 from controlplane.core.ids import FlavorName
 from controlplane.core.placement.asking import Room, asked_level, sizes
-from controlplane.core.placement.counters import Counters
+from controlplane.core.placement.counters import Counters, counters_of
 from controlplane.core.placement.placed import PlacedSet, Score
 from controlplane.core.placement.registry import STRATEGIES
 from controlplane.core.placement.strategies.base import Part, Strategy
@@ -27,15 +27,15 @@ def find_place(
     scenario: Scenario, name: StrategyName, pod_set: PodSet, pods: int, within: int, room: Room
 ) -> PlacedSet | None:
     """The best place of that many pods of a PodSet inside the domain `within`; None if there is none."""
-    index = scenario.index
+    index, cluster = scenario.index, scenario.index.tree.cluster_of[within]
     for rank, size in sizes(pod_set, room, pods):
         strategy = strategy_for(scenario, name, size.flavor)
         # What is needed beside devices rarely binds, so the counters of devices alone are asked first and the nodes
         # they lead to are checked; only if one is short are counters of the exact size made.
         for counted in dict.fromkeys((size.devices_only, size)) if size.devices else (size,):
-            counters = Counters(index, strategy, index.size_class(counted))
-            found = find_domain(scenario, counters, pod_set, pods, within)
-            if found is None:
+            counters = counters_of(index, strategy, pod_set, index.size_class(counted), cluster)
+            found = None if counters is None else find_domain(scenario, counters, pod_set, pods, within)
+            if counters is None or found is None:
                 break
             parts = sorted(fill(counters, found[0], pods))
             if counted == size or all(index.holds(size, node, count) for node, count in parts):

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from controlplane.core.demand import PodSet, TopologyMode, Workload
-from controlplane.core.ids import FlavorName
+from controlplane.core.ids import ClusterId, FlavorName
 from controlplane.core.placement.asking import Room, asked_level, sizes
-from controlplane.core.placement.counters import Counters
+from controlplane.core.placement.counters import Counters, counters_of
 from controlplane.core.placement.groups import Group, Unit, sets_of
 from controlplane.core.placement.placed import PlacedSet
 from controlplane.core.placement.search import domains_in, find_place, strategy_for
@@ -18,6 +18,12 @@ from controlplane.core.scenario import Scenario
 TRIES_MAX = 8  # domains of each level that is only preferred; of a required level all are tried
 
 Counts = Mapping[str, int]  # pods by PodSet, where it is not the least that it starts with
+
+
+def hold(scenario: Scenario, placed: PlacedSet) -> None:
+    """Take what was found from everyone else."""
+    scenario.index.take(placed.takes())
+    scenario.work += len(placed.parts)
 
 
 class Seating:
@@ -53,8 +59,7 @@ class Seating:
         placed = find_place(self.scenario, self.strategy, pod_set, pods, within, self.left)
         if placed is None:
             return False
-        self.scenario.index.take(placed.takes())
-        self.scenario.work += len(placed.parts)
+        hold(self.scenario, placed)
         if pod_set.devices:
             self.left[placed.size.flavor] -= pod_set.devices * pods
         self.placed.append(placed)
@@ -81,7 +86,7 @@ class Seating:
         if asked is None:
             return
         is_required, pods = group.mode is TopologyMode.REQUIRED, self.counts.get(first.name, first.least)
-        guides = self._guides(first)
+        guides = self._guides(first, cluster)
         levels = guides[0].strategy.search_order(asked, is_required, finest) if guides else ()
         for level in levels:
             if level <= here:
@@ -91,14 +96,14 @@ class Seating:
             found = dict.fromkeys(found) if len(guides) > 1 else found
             yield from found if is_required and level == asked else islice(found, TRIES_MAX)
 
-    def _guides(self, pod_set: PodSet) -> list[Counters]:
+    def _guides(self, pod_set: PodSet, cluster: ClusterId) -> list[Counters]:
         """Counters of each size that a PodSet may have, of devices alone: an upper bound of what fits."""
         index, guides = self.scenario.index, []
         for _, size in sizes(pod_set, self.left, self.counts.get(pod_set.name)):
             size_class = index.size_class(size.devices_only if size.devices else size)
             strategy = strategy_for(self.scenario, self.strategy, size.flavor)
-            guides.append(Counters(index, strategy, size_class))
-        return guides
+            guides.append(counters_of(index, strategy, pod_set, size_class, cluster))
+        return [each for each in guides if each is not None]
 
     def _may_hold(self, group: Group, domain: int) -> bool:
         """Whether a host has the units for all of a group; other domains are tried, hosts are too many for that."""

@@ -4,6 +4,7 @@ Counting free units walks a cluster's nodes, so it is done for the Workloads tha
 when somebody asks, not in the search for a place.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from controlplane.core.demand import Earmark, Exclusion, PodSet, TopologyMode, Workload
@@ -12,6 +13,7 @@ from controlplane.core.ids import ClusterId, QueueId
 from controlplane.core.index import FleetIndex, PodSize
 from controlplane.core.placement.asking import Room, asked_level, hardest_first, sizes
 from controlplane.core.placement.clusters import Ranked
+from controlplane.core.placement.lacking import lacks_company, lacks_slices
 from controlplane.core.placement.workload import place_in_cluster, place_in_order
 from controlplane.core.policy import Policy
 from controlplane.core.reasons import Fact, Reason, ReasonCode, reason
@@ -147,7 +149,7 @@ def _first_that_does_not_fit(scenario: Scenario, workload: Workload, cluster: Cl
         pod_set = order[upto - 1]
         if not sizes(pod_set, left):
             return _lacks_quota(scenario, workload.queue, pod_set, room, left)
-        return _lacks(scenario, pod_set, cluster, left)
+        return _lacks(scenario, order[:upto], cluster, left)
     raise AssertionError("a Workload that fits has no shortfall")
 
 
@@ -155,27 +157,33 @@ def _lacks_quota(scenario: Scenario, queue: QueueId, pod_set: PodSet, room: Room
     """Several PodSets share one Flavor, each alone within quota: all that they ask for is told."""
     flavor = max(pod_set.flavors, key=lambda name: (left.get(name, 0), name))
     available = room.get(flavor, 0)
-    wanted = available - left.get(flavor, 0) + pod_set.devices * pod_set.replicas
-    return Shortfall(pod_set.replicas, quota_reason(scenario.tree, queue, flavor, (available, wanted)))
+    wanted = available - left.get(flavor, 0) + pod_set.devices * pod_set.least
+    return Shortfall(pod_set.least, quota_reason(scenario.tree, queue, flavor, (available, wanted)))
 
 
-def _lacks(scenario: Scenario, pod_set: PodSet, cluster: ClusterId, room: Room) -> Shortfall:
-    """Numbers for the Flavor that comes nearest."""
-    index, name = scenario.index, scenario.snapshot.clusters[cluster].name
+def _lacks(scenario: Scenario, order: Sequence[PodSet], cluster: ClusterId, room: Room) -> Shortfall:
+    """What the last of these PodSets lacks once the others are placed, in numbers for the Flavor that comes nearest."""
+    index, name, pod_set = scenario.index, scenario.snapshot.clusters[cluster].name, order[-1]
     tried = sizes(pod_set, room)
+    if pod_set.slice_size:
+        missing, why = lacks_slices(scenario, pod_set, cluster, [size for _, size in tried])
+        if missing > 0:
+            return Shortfall(missing, why)
     is_required = pod_set.topology_mode is TopologyMode.REQUIRED
     level = asked_level(index, pod_set, cluster) if is_required else WHOLE_CLUSTER
     assert level is not None, "a cluster without the required level was refused before"
-    rooms = [(*_best_domain(index, size, cluster, level, pod_set.replicas), size) for _, size in tried]
+    rooms = [(*_best_domain(index, size, cluster, level, pod_set.least), size) for _, size in tried]
     fits, domain, size = max(rooms, key=lambda room: room[0])
+    if fits >= pod_set.least and (alone := lacks_company(scenario, order, pod_set, cluster)) is not None:
+        return Shortfall(0, alone)
     facts: dict[str, Fact] = {
         "cluster": name,
         "fits": fits,
-        "pods": pod_set.replicas,
+        "pods": pod_set.least,
         "devices": size.devices,
         "flavor": size.flavor or "flavor",
     }
-    missing = pod_set.replicas - fits
+    missing = pod_set.least - fits
     if size.devices and (cordoned := _cordoned(scenario, cluster, size, missing)) is not None:
         free = index.free_units(index.tree.root[cluster], size.flavor)
         why = reason(ReasonCode.CAPACITY_CORDONED, free=free, cordoned=cordoned[0], words=cordoned[1], **facts)

@@ -10,12 +10,12 @@ from controlplane.core.demand import PodNeeds, PodSet, Workload
 from controlplane.core.ids import ClusterId
 from controlplane.core.index import NO_FLAVOR, PodSize
 from controlplane.core.placement.asking import Room, choiceless_first, hardest_first, sizes
-from controlplane.core.placement.counters import Counters
+from controlplane.core.placement.counters import counters_of
 from controlplane.core.placement.groups import Group, units_of
 from controlplane.core.placement.old_place import place_as_before
 from controlplane.core.placement.placed import Placed, Score
-from controlplane.core.placement.search import find_domain, score_of, strategy_for
-from controlplane.core.placement.seating import Seating
+from controlplane.core.placement.search import find_domain, find_place, score_of, strategy_for
+from controlplane.core.placement.seating import Seating, hold
 from controlplane.core.scenario import Scenario
 
 
@@ -60,7 +60,14 @@ def place_in_order(
     scenario: Scenario, workload: Workload, order: Sequence[PodSet], cluster: ClusterId, room: Room
 ) -> Placed | None:
     """Place these PodSets one after the other in this cluster and hold their nodes; None changes nothing."""
-    units, root = units_of(order), scenario.index.tree.root[cluster]
+    root = scenario.index.tree.root[cluster]
+    if len(order) == 1:  # nearly all gangs: nothing to undo, nobody to sit with
+        placed = find_place(scenario, workload.strategy, order[0], order[0].least, root, room)
+        if placed is None:
+            return None
+        hold(scenario, placed)
+        return Placed(cluster, (placed,))
+    units = units_of(order)
     if len(units) > 1 and _sits_as_one(scenario, workload, order[0]):
         units = (Group(units),)
     seating = Seating(scenario, workload, room, {})
@@ -126,8 +133,8 @@ def _first_look(
     for rank, size in tried:
         strategy = strategy_for(scenario, workload.strategy, size.flavor)
         size_class = index.size_class(size.devices_only if size.devices else size)
-        counters = Counters(index, strategy, size_class)
-        found = find_domain(scenario, counters, pod_set, pods, root)
-        if found is not None:
+        counters = counters_of(index, strategy, pod_set, size_class, cluster)
+        found = None if counters is None else find_domain(scenario, counters, pod_set, pods, root)
+        if counters is not None and found is not None:
             return score_of(scenario, counters, pod_set, pods, found, rank)
     return None
