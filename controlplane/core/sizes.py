@@ -88,7 +88,7 @@ class SizeClass:
 
     __slots__ = ("_tree", "allowed", "at", "count", "followers", "has_needs", "is_special", "is_used", "mask", "size")
 
-    def __init__(self, size: PodSize, tree: TopologyTree, allowed: Collection[int] | None) -> None:
+    def __init__(self, size: PodSize, tree: TopologyTree, allowed: Collection[int] | None = None) -> None:
         self.size = size
         self.allowed = allowed  # the nodes that its rules let it on; None: every one
         self.has_needs = any(size[2:7])
