@@ -5,9 +5,13 @@ the rows afterwards. The other half is the NOTIFY at the end of a unit of work.
 """
 
 import asyncio
+import contextlib
+import os
+import socket
 import threading
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import psycopg
 import structlog
@@ -32,12 +36,14 @@ Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Event]
 class Waker:
     """Start it once per process; `wait` may be called from any event loop, by many at once."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, poll_seconds: float = POLL_SECONDS) -> None:
         """`url` leads straight to Postgres: LISTEN does not pass a transaction pooler."""
+        self._poll_seconds = poll_seconds
         self._url = driver_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
         self._waiters: dict[ClusterId, set[Waiter]] = defaultdict(set)
         self._lock = threading.Lock()
         self._stopped = threading.Event()
+        self._line: socket.socket | None = None
         self._thread = threading.Thread(target=self._run, name="listen", daemon=True)
 
     def start(self) -> None:
@@ -45,10 +51,11 @@ class Waker:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; who still waits goes on polling."""
+        """End the thread at once; who still waits goes on polling."""
         self._stopped.set()
+        self._hang_up()
         if self._thread.is_alive():
-            self._thread.join(POLL_SECONDS + _CONNECT_SECONDS)
+            self._thread.join(self._poll_seconds + _CONNECT_SECONDS)
 
     async def wait(self, cluster: ClusterId = ANYTHING, seconds: float = POLL_SECONDS) -> bool:
         """Until there may be news for `cluster`, at most `seconds` and never longer than the poll behind it.
@@ -59,7 +66,7 @@ class Waker:
         with self._lock:
             self._waiters[cluster].add(waiter)
         try:
-            await asyncio.wait_for(waiter[1].wait(), min(seconds, POLL_SECONDS))
+            await asyncio.wait_for(waiter[1].wait(), min(seconds, self._poll_seconds))
         except TimeoutError:
             return False
         finally:
@@ -78,21 +85,42 @@ class Waker:
             try:
                 self._listen()
             except psycopg.Error as error:
-                _log.warning("listening_interrupted", error=str(error))
+                if not self._stopped.is_set():
+                    _log.warning("listening_interrupted", error=str(error))
                 self._stopped.wait(RECONNECT_SECONDS)
 
     def _listen(self) -> None:
-        with psycopg.connect(
-            make_conninfo(self._url, **KEEPALIVE),
-            autocommit=True,
-            connect_timeout=_CONNECT_SECONDS,
-            application_name="muster-listen",
-        ) as connection:
+        with (
+            psycopg.connect(
+                make_conninfo(self._url, **KEEPALIVE),
+                autocommit=True,
+                connect_timeout=_CONNECT_SECONDS,
+                application_name="muster-listen",
+            ) as connection,
+            self._reachable(connection),
+        ):
             connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(CHANNEL)))
             self._wake(None)  # what was said while nobody listened is not repeated
             while not self._stopped.is_set():
-                for heard in connection.notifies(timeout=POLL_SECONDS, stop_after=1):
+                for heard in connection.notifies(timeout=self._poll_seconds, stop_after=1):
                     self._wake(None if heard.payload == EVERYBODY else _named(heard.payload))
+
+    @contextmanager
+    def _reachable(self, connection: psycopg.Connection) -> Iterator[None]:
+        """While it is open, `stop` need not wait until the thread looks up from it."""
+        # A copy of the descriptor: it stays this socket's, whatever the driver closes meanwhile.
+        with socket.socket(fileno=os.dup(connection.fileno())) as line:
+            self._line = line
+            try:
+                yield
+            finally:
+                self._line = None
+
+    def _hang_up(self) -> None:
+        line = self._line
+        if line is not None:
+            with contextlib.suppress(OSError):  # it was closed just now
+                line.shutdown(socket.SHUT_RDWR)
 
     def _wake(self, clusters: Iterable[ClusterId] | None) -> None:
         """Wake those who wait for these clusters; None: everybody."""

@@ -90,6 +90,17 @@ async def test_it_listens_again_after_its_connection_was_lost(waker: Waker, rows
     assert await wait_while(waker, rows, MINE)
 
 
+def test_it_ends_without_waiting_for_its_next_poll_and_says_nothing_of_it(
+    rows: Rows, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waker = Waker(rows.database.url, poll_seconds=3_600)
+    waker.start()
+    eventually(lambda: listeners(rows) == 1, what="the waker to listen")
+    waker.stop()
+    eventually(lambda: listeners(rows) == 0, what="its connection to be closed")
+    assert capsys.readouterr().out == ""
+
+
 async def test_whoever_waited_while_it_was_deaf_is_woken_when_it_hears_again(rows: Rows) -> None:
     waker = Waker(rows.database.url)
     waiting = asyncio.create_task(waker.wait(MINE))
