@@ -28,7 +28,7 @@ PLANE_NAMESPACE = "muster"
 RELEASE = "muster-agent"
 NAMESPACE = "muster-system"
 AGENT = "muster-agent"
-SECONDS_MAX = 30
+SECONDS_MAX = 60
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 AGENT_VALUES: Mapping[str, object] = {

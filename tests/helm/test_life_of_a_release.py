@@ -104,7 +104,7 @@ def test_the_agent_s_chart_is_installed_and_taken_away(restricted: KubeCluster) 
         status = kube.client.get("Deployment", "muster-agent", PLANE_NAMESPACE)["status"]
         return int(status.get("readyReplicas", 0))
 
-    kube.wait_for(lambda: ready() == 2, "two agents", seconds_max=30)
+    kube.wait_for(lambda: ready() == 2, "two agents")
     second = helm("install", "another", str(AGENT_CHART), *told, *where, seconds_max=60)
     assert second.returncode != 0, "two agents in one cluster would be two masters"
     assert "muster-agent" in second.stderr

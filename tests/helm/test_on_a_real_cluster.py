@@ -92,7 +92,7 @@ def test_the_agent_makes_work_for_its_tenants_only(kube: KubeCluster) -> None:
     client.close()
 
     assert refused.value.code == httpx.codes.FORBIDDEN
-    pods = kube.wait_for(lambda: kube.client.list_all("Pod", tenant), "pods", seconds_max=10)
+    pods = kube.wait_for(lambda: kube.client.list_all("Pod", tenant), "pods")
     assert {(pod["spec"]["priority"], pod["spec"]["preemptionPolicy"]) for pod in pods} == {(1_000_000_000, "Never")}
 
 
@@ -106,7 +106,7 @@ def test_the_agents_requests_have_a_priority_level_of_their_own(kube: KubeCluste
         answer = httpx.get(url, headers=headers, verify=kube.tls)
         return str(answer.headers["X-Kubernetes-PF-FlowSchema-UID"]) == str(schema)
 
-    kube.wait_for(flow, "the agent's own flow", seconds_max=10)
+    kube.wait_for(flow, "the agent's own flow")
 
 
 def test_the_whole_release_is_admitted_where_pods_must_be_restricted(kube: KubeCluster) -> None:
@@ -124,4 +124,4 @@ def test_the_whole_release_is_admitted_where_pods_must_be_restricted(kube: KubeC
     def ready() -> bool:
         return bool(kube.client.get("Deployment", AGENT, NAMESPACE)["status"].get("readyReplicas") == 2)
 
-    kube.wait_for(ready, "two agents", seconds_max=20)
+    kube.wait_for(ready, "two agents")

@@ -42,7 +42,7 @@ def test_no_program_outlives_a_killed_test_run(kube_programs: Path, tmp_path: Pa
         run.send_signal(signal.SIGKILL)
         run.wait()
 
-    eventually(lambda: not any(is_alive(pid) for pid in pids), within=5, what="no program left")
+    eventually(lambda: not any(is_alive(pid) for pid in pids), within=30, what="no program left")
 
 
 def run_build(tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -18,7 +18,7 @@ def pods_of(kube: KubeCluster, namespace: str, count: int, phase: str = "") -> l
         fits = len(pods) == count and (not phase or all(pod["status"]["phase"] == phase for pod in pods))
         return pods if fits else []
 
-    return kube.wait_for(ask, f"{count} pods {phase}", seconds_max=20)
+    return kube.wait_for(ask, f"{count} pods {phase}")
 
 
 def a_running_pod(kube: KubeCluster, **annotations: str) -> tuple[str, str]:
@@ -80,7 +80,7 @@ def test_members_of_a_gang_have_addresses_under_their_names(kube: KubeCluster) -
         ]
         return {each["hostname"]: each["addresses"][0] for each in endpoints}
 
-    kube.wait_for(lambda: len(addresses()) == 4, "four addresses", seconds_max=15)
+    kube.wait_for(lambda: len(addresses()) == 4, "four addresses")
     assert set(addresses()) == {f"gang-{rank}" for rank in range(4)}
     assert len(set(addresses().values())) == 4
 
@@ -113,7 +113,7 @@ def test_a_pod_can_start_before_it_is_ready(kube: KubeCluster) -> None:
         return any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"]["conditions"])
 
     assert not is_ready()
-    kube.wait_for(is_ready, "a ready pod", seconds_max=10)
+    kube.wait_for(is_ready, "a ready pod")
 
 
 def test_an_image_that_cannot_be_pulled_keeps_its_pod_waiting(kube: KubeCluster) -> None:
@@ -127,7 +127,7 @@ def test_an_image_that_cannot_be_pulled_keeps_its_pod_waiting(kube: KubeCluster)
         (status,) = kube.client.get("Pod", name, namespace)["status"].get("containerStatuses", [{}])
         return bool(status) and status["state"]["waiting"]["reason"] == "ImagePullBackOff"
 
-    kube.wait_for(waits, "a waiting container", seconds_max=10)
+    kube.wait_for(waits, "a waiting container")
     kube.client.patch("Pod", name, {"metadata": {"annotations": {"test.muster.dev/pull-error": None}}}, namespace)
     pods_of(kube, namespace, 1, "Running")
 
@@ -146,7 +146,7 @@ def test_a_deleted_pod_says_how_it_ended_and_its_job_makes_another(kube: KubeClu
         uids = {pod["metadata"]["uid"] for pod in kube.client.list_all("Pod", namespace)}
         return bool(uids) and first["metadata"]["uid"] not in uids
 
-    kube.wait_for(replacement, "a replacement pod", seconds_max=20)
+    kube.wait_for(replacement, "a replacement pod")
 
 
 def test_nothing_moves_on_a_dead_machine_until_it_is_mended(kube: KubeCluster) -> None:
@@ -157,13 +157,13 @@ def test_nothing_moves_on_a_dead_machine_until_it_is_mended(kube: KubeCluster) -
     def taints() -> set[str]:
         return {taint["key"] for taint in kube.client.get("Node", "node-0")["spec"].get("taints", [])}
 
-    kube.wait_for(lambda: "node.kubernetes.io/unreachable" in taints(), "a taint", seconds_max=10)
+    kube.wait_for(lambda: "node.kubernetes.io/unreachable" in taints(), "a taint")
     kube.client.delete("Pod", name, namespace)
     assert kube.client.get("Pod", name, namespace)["metadata"]["deletionTimestamp"]
 
     kube.mend_node("node-0")
-    kube.wait_for(lambda: not kube.client.find("Pod", name, namespace), "the pod to be gone", seconds_max=20)
-    kube.wait_for(lambda: not taints(), "the taints to be gone", seconds_max=10)
+    kube.wait_for(lambda: not kube.client.find("Pod", name, namespace), "the pod to be gone")
+    kube.wait_for(lambda: not taints(), "the taints to be gone")
 
 
 def test_a_service_account_may_do_nothing_that_no_role_gives(kube: KubeCluster) -> None:

@@ -70,7 +70,7 @@ def state_of(kube: KubeCluster, namespace: str, name: str, state: str) -> Json:
         found: Json = statuses[0]["state"].get(state, {})
         return found
 
-    return kube.wait_for(look, f"pod {name} to be {state}", seconds_max=30)
+    return kube.wait_for(look, f"pod {name} to be {state}")
 
 
 def test_a_real_container_sees_its_cards_and_its_last_line_is_kept(kube: KubeCluster, node: RealNode) -> None:
@@ -81,7 +81,7 @@ def test_a_real_container_sees_its_cards_and_its_last_line_is_kept(kube: KubeClu
     before = kube.client.version_now("Pod")
 
     kube.client.delete("Pod", "one", namespace)
-    kube.wait_for(lambda: kube.client.find("Pod", "one", namespace) is None, "the pod to be gone", seconds_max=30)
+    kube.wait_for(lambda: kube.client.find("Pod", "one", namespace) is None, "the pod to be gone")
 
     last = kube.client.events_since(before, "Pod", "")[-1]["object"]["status"]["containerStatuses"][0]
     cards, words = last["state"]["terminated"]["message"].splitlines()
@@ -134,8 +134,8 @@ def test_nothing_of_a_node_outlives_a_killed_test_run(kube_programs: Path, node_
         run.send_signal(signal.SIGKILL)
         run.wait()
 
-    eventually(lambda: not inhabitants(namespaces), within=10, what="no process left")
-    eventually(lambda: not our_cgroups(run.pid), within=25, what="no control group left")
+    eventually(lambda: not inhabitants(namespaces), within=30, what="no process left")
+    eventually(lambda: not our_cgroups(run.pid), within=60, what="no control group left")
     assert BRIDGE not in Path("/proc/net/dev").read_text()
 
 

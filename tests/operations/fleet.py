@@ -197,7 +197,7 @@ class Fleet:
             assert states.count("succeeded") >= count, f"{states}; {self.said()}"
             return True
 
-        eventually(are_done, within, f"{count} that succeeded", pause=0.3)
+        eventually(are_done, within, f"{count} that succeeded", pause=0.5)
 
     def heartbeats(self, kind: str) -> set[str]:
         """Processes of that kind that reach Postgres."""
