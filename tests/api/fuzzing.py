@@ -7,14 +7,17 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from typing import Any
+from unittest import SkipTest
 
 import httpx
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from hypothesis.errors import Unsatisfiable
+from hypothesis.errors import Unsatisfiable, UnsatisfiedAssumption
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "5"))
 """Cases of each sort per operation; a search for trouble takes more: `FUZZ_EXAMPLES=500`."""
+PATIENCE = 40
+"""Tries after which no case is to be expected any more; where there is one, it comes within the first few."""
 STEADY = settings(
     max_examples=EXAMPLES,
     derandomize=True,
@@ -38,15 +41,39 @@ def cases_of(operation: Any, check: Callable[[Case], None], seed_values: Mapping
     for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
 
         @STEADY
-        @given(case=operation.as_strategy(generation_mode=mode), is_real=st.booleans())
+        @given(case=_patiently(operation.as_strategy(generation_mode=mode)), is_real=st.booleans())
         def ask(case: Case, is_real: bool) -> None:
             if is_real:
                 for name in case.path_parameters:
                     case.path_parameters[name] = seed_values.get(name, case.path_parameters[name])
             check(case)
 
-        with suppress(Unsatisfiable):  # nothing can be wrong where nothing can be said
+        with suppress(Unsatisfiable, _NothingFound):  # nothing can be wrong where nothing can be said
             ask()
+
+
+class _NothingFound(SkipTest):
+    """None of the first tries made a case. A kind of skip, since hypothesis tries to repeat any other failure."""
+
+
+def _patiently(cases: st.SearchStrategy[Case]) -> st.SearchStrategy[Case]:
+    """The same, given up after `PATIENCE` tries of which none made a case; hypothesis alone would try on for long."""
+    rejected = made = 0
+
+    @st.composite
+    def tried(draw: st.DrawFn) -> Case:
+        nonlocal rejected, made
+        try:
+            case = draw(cases)
+        except UnsatisfiedAssumption:
+            rejected += 1
+            if rejected >= PATIENCE and not made:
+                raise _NothingFound("nothing can be wrong") from None
+            raise
+        made += 1
+        return case
+
+    return tried()
 
 
 def schema_of(url: str) -> Any:  # noqa: ANN401 - schemathesis types it by what the document says
