@@ -104,7 +104,8 @@ class _Cycle:
         over = exceeds_quota(self.scenario.tree, workload, room, self.scenario.kept_for_others(workload.id))
         request = self._request(workload, room)
         if over is None and request not in self.hopeless:
-            placed = place_workload(self.scenario, workload, self.ranking.rank(workload).open, room)
+            ranked = self.ranking.rank(workload)
+            placed = place_workload(self.scenario, workload, ranked.open, room, ranked.partly)
             if placed is not None:
                 if is_kept or excluded:  # its nodes stay out for it alone, and its Earmark ends with its start
                     self.scenario.rollback(mark)
@@ -120,8 +121,8 @@ class _Cycle:
     def _write_admit(self, workload: Workload, placed: Placed) -> None:
         charges = placed.charges()
         self.scenario.charge(workload.queue, charges)
-        placement = placed.placement(self.scenario.index, workload.pod_sets)
-        self.decisions.append(Admit(workload.id, workload.next_attempt, workload.queue, (placement,), charges))
+        placements = placed.placements(self.scenario.index, workload.pod_sets)
+        self.decisions.append(Admit(workload.id, workload.next_attempt, workload.queue, placements, charges))
         self.admitted += 1
 
     def _reclaim(self, workload: Workload) -> Reasons:
@@ -173,6 +174,8 @@ class _Cycle:
             workload.strategy,
             workload.cluster_selector,
             workload.clusters_avoided,
+            workload.clusters_max,
+            workload.requires,
             namespace,
             workload.shape if workload.shape in self.exclusions else "",
             workload.id if is_alone else "",

@@ -43,7 +43,7 @@ def exceeds_quota(
         if room[flavor] < wanted:
             return quota_reason(tree, workload.queue, flavor, (room[flavor], wanted), kept)
     for pod_set in workload.pod_sets:
-        wanted = times(pod_set.devices, pod_set.replicas)
+        wanted = times(pod_set.devices, pod_set.least)
         if wanted and pod_set.flavors and all(room[flavor] < wanted for flavor in pod_set.flavors):
             flavor = max(pod_set.flavors, key=lambda name: (room[name], name))
             return quota_reason(tree, workload.queue, flavor, (room[flavor], wanted), kept)
@@ -93,7 +93,7 @@ def never_satisfiable(
 
 def _wishes(pod_sets: Sequence[PodSet]) -> list[tuple[tuple[FlavorName, ...], int]]:
     """Each PodSet by itself, and those together that have no choice of Flavor."""
-    wishes = [(each.flavors, times(each.devices, each.replicas)) for each in pod_sets if each.devices]
+    wishes = [(each.flavors, times(each.devices, each.least)) for each in pod_sets if each.devices]
     together: dict[tuple[FlavorName, ...], int] = {}
     for flavors, wanted in wishes:
         if len(flavors) == 1:
@@ -123,5 +123,5 @@ def _amounts(workload: Workload, *, only_sole: bool) -> tuple[tuple[FlavorName, 
     for pod_set in workload.pod_sets:
         if pod_set.devices and pod_set.flavors and not (only_sole and len(pod_set.flavors) > 1):
             flavor = pod_set.flavors[0]
-            amounts[flavor] = add(amounts.get(flavor, 0), times(pod_set.devices, pod_set.replicas))
+            amounts[flavor] = add(amounts.get(flavor, 0), times(pod_set.devices, pod_set.least))
     return tuple(sorted(amounts.items()))

@@ -26,6 +26,8 @@ class ReasonCode(StrEnum):
     CLUSTER_WITHOUT_FLAVOR = "cluster-without-flavor"
     CLUSTER_NOT_SELECTED = "cluster-not-selected"
     CLUSTER_WITHOUT_NAMESPACE = "cluster-without-namespace"
+    CLUSTER_WITHOUT_FACT = "cluster-without-fact"
+    CLUSTERS_NOT_TOGETHER = "clusters-not-together"
     CLUSTER_TOO_SMALL = "cluster-too-small"
     NOT_ENOUGH_FREE = "not-enough-free"
     CAPACITY_CORDONED = "capacity-cordoned"
@@ -73,6 +75,9 @@ _SENTENCES: Mapping[ReasonCode, str] = {
     ReasonCode.CLUSTER_WITHOUT_FLAVOR: "{cluster} has no {flavor}.",
     ReasonCode.CLUSTER_NOT_SELECTED: "{cluster} is not among the clusters that the workload selects.",
     ReasonCode.CLUSTER_WITHOUT_NAMESPACE: "{cluster} has no namespace {namespace} for this queue.",
+    ReasonCode.CLUSTER_WITHOUT_FACT: "{cluster} does not have {missing}, which the workload requires.",
+    ReasonCode.CLUSTERS_NOT_TOGETHER: "No {most} clusters of one network domain have room for all of it together:"
+    " of {clusters} that could hold a part, {joined} share one.",
     ReasonCode.CLUSTER_TOO_SMALL: "{cluster} owns {total} {flavor} in all, and {wanted} are asked for.",
     ReasonCode.NOT_ENOUGH_FREE: "{cluster} has room for {fits} of {pods} pods of {devices} {flavor} each"
     " ({free} free).",

@@ -21,6 +21,8 @@ MADE_IN_CORE = {
     ReasonCode.CLUSTER_WITHOUT_FLAVOR: "test_cycle",
     ReasonCode.CLUSTER_NOT_SELECTED: "test_cycle",
     ReasonCode.CLUSTER_WITHOUT_NAMESPACE: "test_cycle",
+    ReasonCode.CLUSTER_WITHOUT_FACT: "test_pieces",
+    ReasonCode.CLUSTERS_NOT_TOGETHER: "test_pieces",
     ReasonCode.CLUSTER_TOO_SMALL: "test_cycle",
     ReasonCode.NOT_ENOUGH_FREE: "test_cycle",
     ReasonCode.TOPOLOGY_TOO_FRAGMENTED: "test_cycle",

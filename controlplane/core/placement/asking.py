@@ -4,12 +4,33 @@ Values only: nothing here looks for a place.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from controlplane.core.demand import PodSet, TopologyMode
 from controlplane.core.ids import ClusterId, FlavorName
 from controlplane.core.index import NO_FLAVOR, FleetIndex, PodSize
 
 Room = Mapping[FlavorName, int]  # units of each Flavor that the Queue may still use
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How many pods of each PodSet, by name, and of which Flavor; what is not named is the least, of any Flavor."""
+
+    pods: Mapping[str, int] = field(default_factory=dict)
+    flavors: Mapping[str, FlavorName] = field(default_factory=dict)
+
+    def count(self, pod_set: PodSet) -> int:
+        """Pods of a PodSet."""
+        return self.pods.get(pod_set.name, pod_set.least)
+
+    def within(self, pod_set: PodSet, room: Room) -> Room:
+        """What of `room` a PodSet may use."""
+        flavor = self.flavors.get(pod_set.name)
+        return room if flavor is None else {flavor: room.get(flavor, 0)}
+
+
+LEAST = Wish()
 
 
 def sizes(pod_set: PodSet, room: Room, pods: int | None = None) -> list[tuple[int, PodSize]]:

@@ -1,8 +1,9 @@
-"""Yes or no per cluster, each no with its Reason: state, inventory, labels, namespace, Flavor, total.
+"""Yes or no per cluster, each no with its Reason: state, inventory, labels, namespace, facts, Flavor, total.
 
 What is free just now is not asked here; `clusters` ranks what passes and `shortfall` explains the rest.
 """
 
+from collections.abc import Callable
 from datetime import datetime
 
 from controlplane.core.capacity import Cluster
@@ -40,14 +41,41 @@ def refuses_all(cluster: Cluster, policy: Policy, now: datetime) -> Reason | Non
 
 
 def refuses_workload(cluster: Cluster, workload: Workload, namespace: str) -> Reason | None:
-    """Why a cluster is not for this Workload, whatever its size."""
+    """Why a cluster is not for this Workload, whatever its size: the first filter that refuses it."""
+    for refuses in FILTERS:
+        why = refuses(cluster, workload, namespace)
+        if why is not None:
+            return why
+    return None
+
+
+def _not_selected(cluster: Cluster, workload: Workload, _: str) -> Reason | None:
     labels = dict(cluster.labels)
     selected = all(labels.get(key) == value for key, value in workload.cluster_selector)
-    if not selected or cluster.name in workload.clusters_avoided:
-        return reason(ReasonCode.CLUSTER_NOT_SELECTED, cluster=cluster.name)
-    if namespace and namespace not in cluster.namespaces:
-        return reason(ReasonCode.CLUSTER_WITHOUT_NAMESPACE, cluster=cluster.name, namespace=namespace)
-    return None
+    if selected and cluster.name not in workload.clusters_avoided:
+        return None
+    return reason(ReasonCode.CLUSTER_NOT_SELECTED, cluster=cluster.name)
+
+
+def _without_namespace(cluster: Cluster, _: Workload, namespace: str) -> Reason | None:
+    if not namespace or namespace in cluster.namespaces:
+        return None
+    return reason(ReasonCode.CLUSTER_WITHOUT_NAMESPACE, cluster=cluster.name, namespace=namespace)
+
+
+def _without_fact(cluster: Cluster, workload: Workload, _: str) -> Reason | None:
+    missing = [fact for fact in workload.requires if fact not in cluster.facts]
+    if not missing:
+        return None
+    return reason(ReasonCode.CLUSTER_WITHOUT_FACT, cluster=cluster.name, missing=", ".join(sorted(missing)))
+
+
+FILTERS: tuple[Callable[[Cluster, Workload, str], Reason | None], ...] = (
+    _not_selected,
+    _without_namespace,
+    _without_fact,
+)
+"""What is asked of each cluster for a Workload and its namespace, in this order; each gives its Reason or None."""
 
 
 def refuses_pod_set(cluster: Cluster, pod_set: PodSet, index: FleetIndex) -> Reason | None:

@@ -4,7 +4,7 @@ Values only: `seating` looks for the domain.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controlplane.core.demand import PodSet, TopologyMode
 
@@ -38,6 +38,18 @@ def units_of(order: Sequence[PodSet]) -> tuple[Unit, ...]:
 def sets_of(unit: Unit) -> list[PodSet]:
     """All PodSets in a unit."""
     return [unit] if isinstance(unit, PodSet) else [each for part in unit.parts for each in sets_of(part)]
+
+
+def is_divisible(unit: Unit) -> bool:
+    """Whether slices of it may be in several clusters: a PodSet in slices that needs no one domain as a whole."""
+    return isinstance(unit, PodSet) and unit.slice_size > 0 and unit.topology_mode is not TopologyMode.REQUIRED
+
+
+def piece_of(unit: Unit) -> list[PodSet]:
+    """The smallest part of a unit that has to be in one cluster: a slice, or all of it."""
+    if isinstance(unit, PodSet) and is_divisible(unit):
+        return [replace(unit, replicas=unit.slice_size, min_replicas=None)]
+    return sets_of(unit)
 
 
 def _named(pod_set: PodSet, by_name: dict[str, PodSet]) -> PodSet:

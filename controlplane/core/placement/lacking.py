@@ -2,16 +2,15 @@
 
 from collections.abc import Sequence
 
-from controlplane.core.demand import PodSet, StrategyName, TopologyMode
+from controlplane.core.demand import PodSet, StrategyName
 from controlplane.core.ids import ClusterId
 from controlplane.core.index import PodSize
-from controlplane.core.placement.asking import asked_level
-from controlplane.core.placement.counters import Counters, counters_of
+from controlplane.core.placement.counters import counters_of
 from controlplane.core.placement.groups import Group, sets_of, units_of
 from controlplane.core.placement.registry import STRATEGIES
+from controlplane.core.placement.search import roomiest
 from controlplane.core.reasons import Reason, ReasonCode, reason
 from controlplane.core.scenario import Scenario
-from controlplane.core.topology import WHOLE_CLUSTER
 
 
 def lacks_slices(
@@ -48,20 +47,11 @@ def _best(scenario: Scenario, pod_set: PodSet, cluster: ClusterId, size: PodSize
         counters = counters_of(index, strategy, pod_set, index.size_class(counted), cluster)
         if counters is None:
             break
-        found = _roomiest(scenario, counters, pod_set, cluster)
+        domain = roomiest(counters, pod_set, cluster)
+        found = (found[0], 0) if domain is None else (domain, counters.room(domain))
         if found[1] < pod_set.least:
             break
     return found
-
-
-def _roomiest(scenario: Scenario, counters: Counters, pod_set: PodSet, cluster: ClusterId) -> tuple[int, int]:
-    tree, is_required = scenario.index.tree, pod_set.topology_mode is TopologyMode.REQUIRED
-    level = asked_level(scenario.index, pod_set, cluster) if is_required else WHOLE_CLUSTER
-    group = None if level in (None, WHOLE_CLUSTER) else tree.group_of_level.get((cluster, level or 0))
-    domain = tree.root[cluster]
-    if group is not None:
-        domain = max(tree.members[group], key=lambda each: (counters.room(each), -each), default=domain)
-    return domain, counters.room(domain)
 
 
 def lacks_company(scenario: Scenario, order: Sequence[PodSet], pod_set: PodSet, cluster: ClusterId) -> Reason | None:

@@ -32,7 +32,7 @@ def place_as_before(scenario: Scenario, workload: Workload, clusters: Sequence[C
         if pod_set.devices:
             left[placed.size.flavor] -= pod_set.devices * pod_set.replicas
         sets.append(placed)
-    return Placed(cluster, tuple(sets))
+    return Placed(tuple(sets))
 
 
 def _on_nodes(

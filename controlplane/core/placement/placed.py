@@ -41,10 +41,14 @@ class PlacedSet:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where a whole Workload goes, in one cluster; `sets` in the order in which they were placed."""
+    """Where a whole Workload goes; `sets` in the order in which they were placed, a divided PodSet once per cluster."""
 
-    cluster: ClusterId
     sets: tuple[PlacedSet, ...]
+
+    @property
+    def cluster(self) -> ClusterId:
+        """The first of its clusters; the only one, unless it is divided."""
+        return min(each.score.cluster for each in self.sets)
 
     def charges(self) -> tuple[tuple[FlavorName, int], ...]:
         """Units by Flavor, sorted."""
@@ -59,14 +63,21 @@ class Placed:
         """What it takes from the index."""
         return [take for placed in self.sets for take in placed.takes()]
 
-    def placement(self, index: FleetIndex, pod_sets: Sequence[PodSet]) -> Placement:
-        """As a Plan says it: PodSets as declared, ranks in domain order, so that the ring follows the fabric."""
-        pods: list[PodPlacement] = []
+    def placements(self, index: FleetIndex, pod_sets: Sequence[PodSet]) -> tuple[Placement, ...]:
+        """As a Plan says it, by cluster: PodSets as declared, ranks in domain order, so that rings follow the fabric.
+
+        The ranks of a PodSet that is divided go on from one cluster to the next.
+        """
+        order = {each.name: position for position, each in enumerate(pod_sets)}
+        pods: dict[ClusterId, list[PodPlacement]] = {}
+        ranks: dict[str, int] = {}
         nodes = index.tree.nodes
-        for placed in sorted(self.sets, key=lambda each: pod_sets.index(each.pod_set)):
-            name, flavor, amount, rank = placed.pod_set.name, placed.size.flavor, placed.size.devices, 0
+        for placed in sorted(self.sets, key=lambda each: (order[each.pod_set.name], each.score.cluster)):
+            name, flavor, amount = placed.pod_set.name, placed.size.flavor, placed.size.devices
+            rank, here = ranks.get(name, 0), pods.setdefault(placed.score.cluster, [])
             for node, count in placed.parts:
                 node_id = nodes[node].id
-                pods.extend(PodPlacement(name, at, node_id, flavor, amount) for at in range(rank, rank + count))
+                here.extend(PodPlacement(name, at, node_id, flavor, amount) for at in range(rank, rank + count))
                 rank += count
-        return Placement(self.cluster, tuple(pods))
+            ranks[name] = rank
+        return tuple(Placement(cluster, tuple(pods[cluster])) for cluster in sorted(pods))

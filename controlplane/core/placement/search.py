@@ -6,7 +6,7 @@ Changes nothing; whoever asked holds what is found.
 from collections.abc import Iterator
 
 from controlplane.core.demand import PodSet, StrategyName, TopologyMode
-from controlplane.core.ids import FlavorName
+from controlplane.core.ids import ClusterId, FlavorName
 from controlplane.core.placement.asking import Room, asked_level, sizes
 from controlplane.core.placement.counters import Counters, counters_of
 from controlplane.core.placement.placed import PlacedSet, Score
@@ -75,6 +75,16 @@ def _inside(counters: Counters, within: int, pods: int, asked: int, *, is_requir
         if domain is not None or is_required:
             return None if domain is None else (domain, 0)
     return within, max(0, asked - here)
+
+
+def roomiest(counters: Counters, pod_set: PodSet, cluster: ClusterId) -> int | None:
+    """The domain in which most pods of a PodSet could be, under the strategy that takes the emptiest; None if none."""
+    tree, root = counters.tree, counters.tree.root[cluster]
+    if pod_set.topology_mode is not TopologyMode.REQUIRED:
+        return root
+    level = tree.level_index(cluster, pod_set.topology_level)
+    group = None if level is None else tree.group_of_level.get((cluster, level))
+    return None if level is None or group is None else counters.choose(group, level, pod_set.slice_size or 1)
 
 
 def domains_in(counters: Counters, within: int, level: int, pods: int) -> Iterator[int]:

@@ -3,12 +3,12 @@
 Every seat is held in the Scenario as it is found; what did not work out is rolled back.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from controlplane.core.demand import PodSet, TopologyMode, Workload
 from controlplane.core.ids import ClusterId, FlavorName
-from controlplane.core.placement.asking import Room, asked_level, sizes
+from controlplane.core.placement.asking import Room, Wish, asked_level, sizes
 from controlplane.core.placement.counters import Counters, counters_of
 from controlplane.core.placement.groups import Group, Unit, sets_of
 from controlplane.core.placement.placed import PlacedSet
@@ -16,8 +16,6 @@ from controlplane.core.placement.search import domains_in, find_place, strategy_
 from controlplane.core.scenario import Scenario
 
 TRIES_MAX = 8  # domains of each level that is only preferred; of a required level all are tried
-
-Counts = Mapping[str, int]  # pods by PodSet, where it is not the least that it starts with
 
 
 def hold(scenario: Scenario, placed: PlacedSet) -> None:
@@ -29,10 +27,10 @@ def hold(scenario: Scenario, placed: PlacedSet) -> None:
 class Seating:
     """One Workload on its way: what is seated, and what is left of quota."""
 
-    def __init__(self, scenario: Scenario, workload: Workload, room: Room, counts: Counts) -> None:
+    def __init__(self, scenario: Scenario, workload: Workload, room: Room, wish: Wish) -> None:
         self.scenario = scenario
         self.strategy = workload.strategy
-        self.counts = counts
+        self.wish = wish
         self.left = dict(room)
         self.placed: list[PlacedSet] = []
 
@@ -52,11 +50,11 @@ class Seating:
         """Seat a PodSet or a group inside a domain; what cannot be seated changes nothing."""
         if isinstance(unit, Group):
             return self._seat_group(unit, within)
-        return self.seat_pods(unit, self.counts.get(unit.name, unit.least), within)
+        return self.seat_pods(unit, self.wish.count(unit), within)
 
     def seat_pods(self, pod_set: PodSet, pods: int, within: int) -> bool:
         """Seat so many pods of a PodSet."""
-        placed = find_place(self.scenario, self.strategy, pod_set, pods, within, self.left)
+        placed = find_place(self.scenario, self.strategy, pod_set, pods, within, self.wish.within(pod_set, self.left))
         if placed is None:
             return False
         hold(self.scenario, placed)
@@ -85,7 +83,7 @@ class Seating:
         asked = asked_level(self.scenario.index, as_first, cluster)
         if asked is None:
             return
-        is_required, pods = group.mode is TopologyMode.REQUIRED, self.counts.get(first.name, first.least)
+        is_required, pods = group.mode is TopologyMode.REQUIRED, self.wish.count(first)
         guides = self._guides(first, cluster)
         levels = guides[0].strategy.search_order(asked, is_required, finest) if guides else ()
         for level in levels:
@@ -99,7 +97,7 @@ class Seating:
     def _guides(self, pod_set: PodSet, cluster: ClusterId) -> list[Counters]:
         """Counters of each size that a PodSet may have, of devices alone: an upper bound of what fits."""
         index, guides = self.scenario.index, []
-        for _, size in sizes(pod_set, self.left, self.counts.get(pod_set.name)):
+        for _, size in sizes(pod_set, self.wish.within(pod_set, self.left), self.wish.count(pod_set)):
             size_class = index.size_class(size.devices_only if size.devices else size)
             strategy = strategy_for(self.scenario, self.strategy, size.flavor)
             guides.append(counters_of(index, strategy, pod_set, size_class, cluster))
@@ -113,6 +111,6 @@ class Seating:
         wanted: dict[FlavorName, int] = {}
         for each in sets_of(group):
             if len(each.flavors) == 1:
-                units = each.devices * self.counts.get(each.name, each.least)
+                units = each.devices * self.wish.count(each)
                 wanted[each.flavors[0]] = wanted.get(each.flavors[0], 0) + units
         return all(index.free_on(domain, flavor) >= units for flavor, units in wanted.items())

@@ -14,6 +14,7 @@ from controlplane.core.index import FleetIndex, PodSize
 from controlplane.core.placement.asking import Room, asked_level, hardest_first, sizes
 from controlplane.core.placement.clusters import Ranked
 from controlplane.core.placement.lacking import lacks_company, lacks_slices
+from controlplane.core.placement.pieces import joined, place_divided
 from controlplane.core.placement.workload import place_in_cluster, place_in_order
 from controlplane.core.policy import Policy
 from controlplane.core.reasons import Fact, Reason, ReasonCode, reason
@@ -51,7 +52,23 @@ def why_nowhere(
         return ()
     fitting = [(each.missing, cluster, each.reason) for each, cluster in found if each is not None]
     reasons = [why for _, _, why in sorted(fitting, key=lambda each: each[:2])]
+    if workload.clusters_max > 1 and _fits_divided(scenario, workload, ranked, room, excluded):
+        return ()
+    if workload.clusters_max > 1:
+        together = joined(scenario, ranked.partly)
+        facts = {"most": workload.clusters_max, "clusters": len(ranked.partly), "joined": len(together)}
+        reasons.insert(0, reason(ReasonCode.CLUSTERS_NOT_TOGETHER, **facts))
     return tuple([*reasons, *ranked.refused.values()][:most])
+
+
+def _fits_divided(
+    scenario: Scenario, workload: Workload, ranked: Ranked, room: Room, excluded: tuple[Exclusion, ...]
+) -> bool:
+    mark, position = scenario.checkpoint(), scenario.index.tree.position
+    scenario.close_nodes(position[at.node] for at in excluded if at.node in position)
+    fits = place_divided(scenario, workload, ranked.partly, room) is not None
+    scenario.rollback(mark)
+    return fits
 
 
 def _nearness(scenario: Scenario, workload: Workload, cluster: ClusterId, room: Room) -> int:
