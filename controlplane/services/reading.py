@@ -44,11 +44,11 @@ def read_json(text: str) -> Value:
     return value
 
 
-def read_yaml(text: str) -> list[Value]:
+def read_yaml(text: str, documents_max: int = DOCUMENTS_MAX) -> list[Value]:
     """Every YAML document in `text`; empty ones are left out. Raises Malformed, or Invalid for a NUL."""
     try:
         # Events, not nodes: aliases and tags are refused before anything is built, whatever they would blow up to.
-        documents = list(_documents(iter(yaml.parse(text, Loader=_LOADER))))
+        documents = list(_documents(iter(yaml.parse(text, Loader=_LOADER)), documents_max))
     except yaml.YAMLError as error:
         raise Malformed(f"this is no YAML: {_words(error)}", slug="malformed-yaml") from None
     for document in documents:
@@ -60,13 +60,13 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Event = yaml.Event
 
 
-def _documents(events: Iterator[_Event]) -> Iterator[Value]:
+def _documents(events: Iterator[_Event], most: int) -> Iterator[Value]:
     count = 0
     for event in events:
         if isinstance(event, yaml.DocumentStartEvent):
             count += 1
-            if count > DOCUMENTS_MAX:
-                raise Malformed(f"more than {DOCUMENTS_MAX} documents", slug="too-many")
+            if count > most:
+                raise Malformed(f"more than {most} documents", slug="too-many")
             yield _value(next(events), events, 1)
 
 

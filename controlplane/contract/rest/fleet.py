@@ -63,7 +63,7 @@ class WorldNodes(RestModel):
     pods: Count = 110
     rdma: Count = 0
     hugepages: MemoryBytes = 0
-    local_storage: MemoryBytes = 0
+    local_storage: MemoryBytes = 2**40
     cordon: PlainText = ""
 
 

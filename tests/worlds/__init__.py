@@ -1,0 +1,1 @@
+"""Described worlds: what files become, and what is said of wrong ones."""
