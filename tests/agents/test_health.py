@@ -31,6 +31,7 @@ from tests.helm.render import install_agent
 from tests.kube.cluster import KubeCluster
 from tests.support.api import serving, settings_for
 from tests.support.databases import Database
+from tests.support.probing import probe
 from tests.support.waiting import eventually
 
 
@@ -230,7 +231,4 @@ async def _so(answer: bool) -> bool:
 
 
 def _status(port: int, path: str) -> int:
-    try:
-        return httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False).status_code
-    except httpx.TransportError:
-        return 0
+    return probe(f"http://127.0.0.1:{port}{path}")[0]

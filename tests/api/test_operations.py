@@ -21,6 +21,7 @@ from controlplane.services.ports.unit_of_work import run
 from tests.api.bodies import workload
 from tests.support.api import Api, serving, settings_for
 from tests.support.databases import ROOT, Database
+from tests.support.probing import probe
 from tests.support.waiting import eventually
 
 
@@ -153,10 +154,7 @@ def test_the_process_serves_both_listeners_and_ends_when_asked(database: Databas
 
 
 def _answers(port: int) -> bool:
-    try:
-        return httpx.get(f"http://127.0.0.1:{port}/healthz", trust_env=False).text == "ok"
-    except httpx.TransportError:
-        return False
+    return probe(f"http://127.0.0.1:{port}/healthz") == (200, "ok")
 
 
 def test_the_audit_is_asked_by_kinds_that_there_are_and_by_plain_names(tree: httpx.Client) -> None:

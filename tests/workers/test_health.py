@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import httpx
 import pytest
 
 from controlplane.bootstrap import Container, build_container
@@ -15,6 +14,7 @@ from controlplane.workers.sweeper import Sweeper
 from tests.services.planes import NOBODY
 from tests.support.api import settings_for
 from tests.support.databases import Database
+from tests.support.probing import probe
 from tests.support.waiting import eventually
 from tests.workers.processes import workers
 
@@ -31,11 +31,7 @@ def container(database: Database, valkey: str, tmp_path: Path) -> Iterator[Conta
 
 
 def asked(port: int, path: str) -> tuple[int, str]:
-    try:
-        answer = httpx.get(f"http://{HOST}:{port}{path}", trust_env=False)
-    except httpx.TransportError:
-        return 0, ""
-    return answer.status_code, answer.text
+    return probe(f"http://{HOST}:{port}{path}")
 
 
 @pytest.mark.parametrize("role", ["worker", "planner", "beat"])

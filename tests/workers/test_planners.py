@@ -4,7 +4,6 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 import redis
 
@@ -12,6 +11,7 @@ from controlplane.embedded.home import free_port
 from controlplane.wakeups import Wakeups, plan_queue
 from tests.services.planes import NOBODY, Plane
 from tests.support.databases import Database
+from tests.support.probing import probe
 from tests.support.waiting import eventually
 from tests.workers.processes import Workers, workers
 
@@ -114,10 +114,7 @@ def test_a_process_tells_its_metrics_on_the_loopback_where_it_is_given_a_port(
         started.start(role)
 
         def is_told() -> bool:
-            try:
-                text = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).text
-            except httpx.TransportError:
-                return False
+            _, text = probe(f"http://127.0.0.1:{port}/metrics")
             return f'muster_due_rows_swept_total{{kind="{role}"}}' in text
 
         eventually(is_told, within=START_SECONDS, what="the metrics")
