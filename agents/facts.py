@@ -32,6 +32,9 @@ ANNOTATION_RAN = "muster.dev/ran"
 ANNOTATION_REJECTION = "muster.dev/rejection"
 JOB_INDEX = "batch.kubernetes.io/job-completion-index"
 FINISHED = frozenset({"Succeeded", "Failed"})
+RDMA = ("rdma/", "nvidia.com/rdma", "vpc.amazonaws.com/efa")  # network cards by which pods reach past the kernel
+HUGEPAGES = "hugepages-"
+LOCAL_STORAGE = "ephemeral-storage"
 INDEXES_MAX = 100_000
 
 
@@ -85,8 +88,7 @@ class PodFacts:
     index: int = -1
     owner: str = ""
     requests: Mapping[str, int] = field(default_factory=dict)
-    cpu_milli: int = 0
-    memory_bytes: int = 0
+    needs: Mapping[str, int] = field(default_factory=dict)  # all else that it requests: CPU, memory, disk
     ready: bool = False
     exit_code: int | None = None
     disrupted: bool = False
@@ -192,8 +194,7 @@ def pod_facts(raw: Json) -> PodFacts:
         index=_index(labels, meta.get("annotations") or {}),
         owner=cut(f"{owner['kind']}/{owner['name']}") if owner else "",
         requests={name: amount for name, amount in requests.items() if "/" in name},
-        cpu_milli=requests.get("cpu", 0),
-        memory_bytes=requests.get("memory", 0),
+        needs={name: amount for name, amount in requests.items() if "/" not in name},
         ready=conditions.get("Ready", {}).get("status") == "True",
         exit_code=ended.get("exitCode"),
         disrupted=conditions.get("DisruptionTarget", {}).get("status") == "True",
@@ -329,10 +330,11 @@ def _device_keys(status: Json) -> tuple[str, ...]:
 def _requests_of(container: Json) -> dict[str, int]:
     resources = container.get("resources") or {}
     merged = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {name: amount for name, text in merged.items() if (amount := _amount(name, text))}
+    return {name: amount for name, text in merged.items() if (amount := amount_of(name, text))}
 
 
-def _amount(name: str, text: object) -> int:
+def amount_of(name: str, text: object) -> int:
+    """A quantity of a resource: CPU in thousandths, what has a domain in its name in whole units, all else in bytes."""
     if name == "cpu":
         return quantities.milli(text)
     return (quantities.count(text) or 0) if "/" in name else quantities.size_bytes(text)

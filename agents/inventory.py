@@ -12,8 +12,9 @@ from typing import Literal
 from agents import quantities
 from agents.cluster import View
 from agents.devices.registry import extended, read_devices
-from agents.facts import NodeFacts, PodFacts, cut, object_id
+from agents.facts import HUGEPAGES, LOCAL_STORAGE, RDMA, NodeFacts, PodFacts, amount_of, cut, object_id
 from controlplane.contract.agent.inventory import (
+    LABELS_NOT_TOLD,
     ForeignPod,
     InventoryDelta,
     NodeReport,
@@ -29,9 +30,8 @@ DEFAULT_LEVELS = (
 )
 HOST = "host"
 LABELS_MAX = 256
-# Dozens per node, and no rule of ours reads them.
-LABELS_LEFT_OUT = ("feature.node.kubernetes.io/", "nvidia.com/gpu.deploy.", "nvidia.com/gfd.timestamp")
 FOREIGN_PODS_MAX = 256
+KUBELET_PODS = 110
 DELTA_BYTES_MAX = 600_000  # below the plane's limit on a body, with room for observations
 VIRTUAL_LABELS = (("liqo.io/type", "virtual-node"), ("type", "virtual-kubelet"))
 VIRTUAL_TAINTS = frozenset({"virtual-kubelet.io/provider", "virtual-node.liqo.io/not-allowed"})
@@ -150,9 +150,8 @@ def foreign_pods(view: View, node: str, known: frozenset[str]) -> list[PodFacts]
 def node_report(node: NodeFacts, foreign: Sequence[PodFacts], levels: Sequence[tuple[str, str]]) -> NodeReport:
     """One node, whole."""
     reading = read_devices(node)
-    labels = {name: cut(text) for name, text in sorted(node.labels.items()) if not name.startswith(LABELS_LEFT_OUT)}
-    cpu = quantities.milli(node.allocatable.get("cpu")) - sum(pod.cpu_milli for pod in foreign)
-    memory = quantities.size_bytes(node.allocatable.get("memory")) - sum(pod.memory_bytes for pod in foreign)
+    labels = {name: cut(text) for name, text in sorted(node.labels.items()) if not name.startswith(LABELS_NOT_TOLD)}
+    free = _free(node, foreign)
     return NodeReport(
         uid=node.uid,
         name=node.name,
@@ -164,8 +163,12 @@ def node_report(node: NodeFacts, foreign: Sequence[PodFacts], levels: Sequence[t
         taints=[dict(taint) for taint in node.taints[:64]],
         labels=dict(list(labels.items())[:LABELS_MAX]),
         domains={level: cut(node.labels[label]) for level, label in levels if node.labels.get(label)},
-        cpu_milli=max(0, cpu),
-        memory_bytes=max(0, memory),
+        cpu_milli=free.get("cpu", 0),
+        memory_bytes=free.get("memory", 0),
+        pods=free.get("pods", KUBELET_PODS),
+        rdma=sum(amount for name, amount in free.items() if name.startswith(RDMA)),
+        hugepages_bytes=sum(amount for name, amount in free.items() if name.startswith(HUGEPAGES)),
+        local_storage_bytes=free.get(LOCAL_STORAGE, 0),
         instance_type=cut(node.labels.get("node.kubernetes.io/instance-type", "")),
         provider_id=node.provider_id,
         driver_versions=reading.driver_versions,
@@ -174,6 +177,16 @@ def node_report(node: NodeFacts, foreign: Sequence[PodFacts], levels: Sequence[t
         foreign_pods=_foreign(foreign),
         discrepancies=reading.discrepancies,
     )
+
+
+def _free(node: NodeFacts, foreign: Sequence[PodFacts]) -> dict[str, int]:
+    """What the node allows of all but devices, less what foreign pods take, by Kubernetes' names; never below 0."""
+    free = {name: amount_of(name, text) for name, text in node.allocatable.items()}
+    for pod in foreign:
+        for name, amount in (("pods", 1), *pod.needs.items(), *pod.requests.items()):
+            if name in free:
+                free[name] = max(0, free[name] - amount)
+    return free
 
 
 def _resources(node: NodeFacts, foreign: Sequence[PodFacts]) -> list[ResourceCount]:

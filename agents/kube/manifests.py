@@ -210,9 +210,17 @@ def _environment(directive: Directive, body: ApplyBody) -> list[Json]:
 
 
 def _ask_for_devices(spec: Json, pin: Pin | None) -> None:
-    """A template that names no devices asks for what its pods were given."""
+    """A template that names no devices asks for what its pods were given, and each puts up with their nodes' taint.
+
+    The API server adds that toleration too, where its admission plugin for extended resources is on; the planner counts
+    on it everywhere.
+    """
+    if pin is None or not pin.amount:
+        return
+    own = {"key": pin.resource, "operator": "Exists"}
+    spec["tolerations"] = [*(each for each in _listed(spec.get("tolerations")) if each != own), own]
     containers = _listed(spec.get("containers"))
-    if pin is None or not pin.amount or not containers or effective_requests(spec).get(pin.resource):
+    if not containers or effective_requests(spec).get(pin.resource):
         return
     resources = containers[0].setdefault("resources", {})
     resources.setdefault("limits", {})[pin.resource] = str(pin.amount)

@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import partial
 
 from agents import quantities
-from agents.facts import HOSTNAME, INDEXES_MAX, JOB_INDEX, Json, effective_requests, indexes
+from agents.facts import HOSTNAME, INDEXES_MAX, JOB_INDEX, Json, amount_of, effective_requests, indexes
 from agents.memory import ranges
 from agents.simulated import pods
 from agents.simulated.store import Store
@@ -26,6 +26,9 @@ ABORT_CODE = 1
 KILLED_CODE = 137
 TERMINATED_CODE = 143
 RUN_SECONDS = 30.0  # of a pod that does not say
+
+
+NOT_PLAYED = frozenset({"cpu", "memory"})
 
 
 class Machinery:
@@ -227,16 +230,25 @@ class Machinery:
             return f"0/{total} nodes are available: {total} node(s) didn't match Pod's node affinity/selector."
         if self._store.view.nodes[name].ready is False:
             return f"0/{total} nodes are available: 1 node(s) had untolerated taint(s)."
-        for resource, asked in effective_requests(raw["spec"]).items():
-            if "/" in resource:
-                free = quantities.count(node["status"]["allocatable"].get(resource, "0")) or 0
-                free -= sum(self._held(other, resource) for other in self._store.pods_on(name))
+        for taint in node["spec"].get("taints") or []:
+            if not _is_tolerated(taint, raw["spec"].get("tolerations") or []):
+                return f"0/{total} nodes are available: 1 node(s) had untolerated taint {{{taint['key']}}}."
+        wanted = {key: value for key, value in (raw["spec"].get("nodeSelector") or {}).items() if key != HOSTNAME}
+        if not wanted.items() <= node["metadata"]["labels"].items():
+            return f"0/{total} nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+        others = self._store.pods_on(name)
+        for resource, asked in {**effective_requests(raw["spec"]), "pods": 1}.items():
+            if resource not in NOT_PLAYED:
+                free = amount_of(resource, node["status"]["allocatable"].get(resource, "0"))
+                free -= sum(self._held(other, resource) for other in others)
                 if asked > free:
                     return f"0/{total} nodes are available: 1 Insufficient {resource}."
         return ""
 
     def _held(self, raw: Json, resource: str) -> int:
-        return 0 if pods.is_finished(raw) else effective_requests(raw["spec"]).get(resource, 0)
+        if pods.is_finished(raw):
+            return 0
+        return 1 if resource == "pods" else effective_requests(raw["spec"]).get(resource, 0)
 
     def _pinned_node(self, raw: Json) -> str:
         hostname = (raw["spec"].get("nodeSelector") or {}).get(HOSTNAME, "")
@@ -256,3 +268,12 @@ class Machinery:
     def _is_over(self, raw: Json) -> bool:
         """Whether a Job replaces this pod: `podReplacementPolicy: Failed` waits for the end, not for the deletion."""
         return bool(raw["status"].get("phase") == "Failed")
+
+
+def _is_tolerated(taint: Json, tolerations: list[Json]) -> bool:
+    return taint.get("effect") == "PreferNoSchedule" or any(
+        each.get("key", "") in {"", taint["key"]}
+        and (each.get("effect") or taint.get("effect")) == taint.get("effect")
+        and (each.get("operator") == "Exists" or each.get("value", "") == taint.get("value", ""))
+        for each in tolerations
+    )

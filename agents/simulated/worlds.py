@@ -13,9 +13,10 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agents.facts import HOSTNAME, Json
+from agents.facts import HOSTNAME, HUGEPAGES, LOCAL_STORAGE, Json
 
 GPU = "nvidia.com/gpu"
+RDMA_NAME = "rdma/hca"
 LEVEL_LABEL = "topology.muster.dev/"
 MEMORY = re.compile(r"(?P<gigabytes>[0-9]+)gb")
 # What `nvidia-smi` calls the cards, and their MiB.
@@ -57,6 +58,11 @@ class NodeGroup(_Form):
     memory: str = "2Ti"
     topology: list[Level] = []
     labels: dict[str, str] = {}
+    taints: list[dict[str, str]] = []
+    pods: int = 110
+    rdma: int = 0
+    hugepages: int | str = 0
+    local_storage: Annotated[int | str, Field(alias="localStorage")] = "1Ti"
     name: str = ""
 
 
@@ -126,7 +132,12 @@ def stable_uid(*parts: str) -> str:
 
 
 def _node(name: str, index: int, number: int, group: NodeGroup) -> Json:
-    resources = {"cpu": str(group.cpu), "memory": group.memory, "pods": "110"}
+    resources = {"cpu": str(group.cpu), "memory": group.memory, "pods": str(group.pods)}
+    resources |= {
+        LOCAL_STORAGE: str(group.local_storage),
+        f"{HUGEPAGES}2Mi": str(group.hugepages),
+        RDMA_NAME: str(group.rdma),
+    }
     labels = {HOSTNAME: name, "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", **group.labels}
     if group.devices is not None and group.devices.count:
         resources[GPU] = str(group.devices.count)
@@ -135,7 +146,7 @@ def _node(name: str, index: int, number: int, group: NodeGroup) -> Json:
         labels[LEVEL_LABEL + level.level] = f"{level.level}-{number}-{index // level.of}"
     return {
         "metadata": {"name": name, "uid": stable_uid("node", name), "resourceVersion": "1", "labels": labels},
-        "spec": {},
+        "spec": {"taints": [{"effect": "NoSchedule", **taint} for taint in group.taints]} if group.taints else {},
         "status": {
             "capacity": dict(resources),
             "allocatable": dict(resources),

@@ -1,16 +1,18 @@
 """The inventory goes up whole once and then by what changed; what others use is subtracted; absence is not removal."""
 
+import hashlib
+import json
 from dataclasses import replace
 
 import pytest
 
 from agents.cluster import View
-from agents.facts import NodeFacts, PodFacts
+from agents.facts import NodeFacts, PodFacts, effective_requests
 from agents.inventory import Inventory
 from agents.loop import levels_of
 from agents.outbox import Outbox
 from controlplane.contract.agent.attempts import AttemptObservation, PodObservation
-from controlplane.contract.agent.inventory import inventory_digest, node_digest
+from controlplane.contract.agent.inventory import NodeReport, inventory_digest, node_digest
 from tests.agents.bench import GPU, UID
 
 RACK = "topology.muster.dev/rack"
@@ -31,7 +33,7 @@ def _node(name: str, version: str = "1", **others: object) -> NodeFacts:
 
 def _pod(uid: str, node: str = "a", **others: object) -> PodFacts:
     made = PodFacts(
-        "ns", uid, uid, "1", phase="Running", node=node, requests={GPU: 3}, cpu_milli=500, memory_bytes=2**30
+        "ns", uid, uid, "1", phase="Running", node=node, requests={GPU: 3}, needs={"cpu": 500, "memory": 2**30}
     )
     return replace(made, **others)  # type: ignore[arg-type]  # fields by name
 
@@ -132,6 +134,60 @@ def test_foreign_is_what_is_bound_not_finished_and_not_known_by_a_directive(
     assert delta is not None
     assert delta.nodes[0].resources[0].foreign == foreign
     assert delta.nodes[0].cpu_milli == (7_500 if foreign else 8_000)
+
+
+def test_pods_rdma_huge_pages_and_disk_are_told_less_what_foreign_pods_take() -> None:
+    allowed = {"pods": "250", "rdma/hca_a": "4", "rdma/hca_b": "4", "hugepages-2Mi": "1Gi", "hugepages-1Gi": "2Gi",
+               "ephemeral-storage": "100Gi"}  # fmt: skip
+    theirs = effective_requests(
+        {"containers": [{"resources": {"requests": {"rdma/hca_b": "1", "hugepages-2Mi": "512Mi"}}},
+                        {"resources": {"requests": {"ephemeral-storage": "10Gi"}}}]}
+    )  # fmt: skip
+    by_domain = {name: {at: amount for at, amount in theirs.items() if ("/" in at) == name} for name in (True, False)}
+    view, inventory = View(), Inventory()
+    view.put_node(_node("a", allocatable=allowed))
+    view.put_pod(_pod("theirs", requests=by_domain[True], needs=by_domain[False]))
+    inventory.update(view, ())
+    delta = inventory.next_delta()
+    assert delta is not None
+    (told,) = delta.nodes
+    assert (told.pods, told.rdma) == (249, 7)
+    assert (told.hugepages_bytes, told.local_storage_bytes) == (2**31 + 2**29, 90 * 2**30)
+
+
+def test_a_node_that_has_none_of_it_says_so_and_one_that_says_no_pods_takes_the_usual() -> None:
+    view, inventory = _view("a"), Inventory()
+    inventory.update(view, ())
+    delta = inventory.next_delta()
+    assert delta is not None
+    (told,) = delta.nodes
+    assert (told.pods, told.rdma, told.hugepages_bytes, told.local_storage_bytes) == (110, 0, 0, 0)
+
+
+def test_labels_that_rules_may_name_are_told_and_those_that_change_all_the_time_are_not() -> None:
+    view, inventory = View(), Inventory()
+    labels = {
+        "zone": "a", "feature.node.kubernetes.io/pci-10de.present": "true", "nvidia.com/gfd.timestamp": "17",
+        "feature.node.kubernetes.io/cpu-cpuid.AVX512F": "true",
+    }  # fmt: skip
+    view.put_node(_node("a", labels=labels))
+    inventory.update(view, ())
+    delta = inventory.next_delta()
+    assert delta is not None
+    assert set(delta.nodes[0].labels) == {"zone", "feature.node.kubernetes.io/pci-10de.present"}
+
+
+def test_an_agent_that_tells_nothing_new_counts_the_digest_that_it_always_counted() -> None:
+    """An older agent does not know pods, RDMA and the like: else the plane would ask it for everything for ever."""
+    old = NodeReport(uid="u", name="a", ready=True)
+    fields = old.model_dump(mode="json")
+    for name in ("pods", "rdma", "hugepages_bytes", "local_storage_bytes"):
+        del fields[name]
+    assert (
+        node_digest(old)
+        == hashlib.sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    )
+    assert node_digest(old.model_copy(update={"rdma": 0})) != node_digest(old)
 
 
 def test_a_pod_that_comes_or_goes_makes_its_node_news() -> None:

@@ -84,6 +84,13 @@ def test_a_template_without_devices_asks_for_what_its_pods_were_given_and_is_not
     assert json.dumps(apply.apply.pod_sets[0].template) == before
 
 
+def test_pods_put_up_with_the_taint_of_the_devices_that_they_were_given_beside_the_users_own() -> None:
+    theirs = {"key": "team", "operator": "Equal", "value": "ml"}
+    apply = an_apply(template={"spec": {"containers": [{"name": "a"}], "tolerations": [theirs]}})
+    own = {"key": "nvidia.com/gpu", "operator": "Exists"}
+    assert _job(apply)["spec"]["template"]["spec"]["tolerations"] == [theirs, own]
+
+
 def test_fields_that_would_go_round_the_planner_do_not_survive() -> None:
     spec = {"nodeName": "x", "priority": 5, "hostname": "h", "priorityClassName": "top", "containers": [{"name": "a"}]}
     made = _job(an_apply(template={"spec": spec}))["spec"]["template"]["spec"]

@@ -57,7 +57,8 @@ DEVICE = DeviceReport(
 NODE = NodeReport(
     uid="node-1", name="n1", ready=True, ready_changed_at=AT, cordoned=True, deleting=False,
     taints=[{"key": "k", "effect": "NoSchedule"}], labels={"a": "b"}, domains={"rack": "r1"}, cpu_milli=192_000,
-    memory_bytes=2**41, instance_type="p5", provider_id="aws:///x", driver_versions={"driver": "570"},
+    memory_bytes=2**41, pods=240, rdma=8, hugepages_bytes=2**30, local_storage_bytes=2**40,
+    instance_type="p5", provider_id="aws:///x", driver_versions={"driver": "570"},
     resources=[ResourceCount(resource="nvidia.com/gpu", capacity=8, allocatable=7, foreign=1)], devices=[DEVICE],
     foreign_pods=[ForeignPod(namespace="x", name="y", uid="z", owner="w", resource="nvidia.com/gpu", amount=1)],
     discrepancies=[DiscrepancyReport(code="count", values={"labels": "8"}, believed="api")],

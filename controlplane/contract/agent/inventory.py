@@ -13,6 +13,9 @@ from pydantic import Field
 
 from controlplane.contract.agent.base import Amount, Key, Moment, Text, WireModel, Words
 
+LABELS_NOT_TOLD = ("feature.node.kubernetes.io/cpu-cpuid.", "nvidia.com/gpu.deploy.", "nvidia.com/gfd.timestamp")
+"""Prefixes of node labels that no report carries: dozens per node, and some change all the time."""
+
 
 class HealthReason(WireModel):
     """Why a device is not ok; `code` as in `xid:79`, `condition:…`, `allocatable<capacity`."""
@@ -76,7 +79,9 @@ class DiscrepancyReport(WireModel):
 
 
 class NodeReport(WireModel):
-    """One node, whole. CPU in millicores, memory in bytes, both allocatable less what foreign pods request."""
+    """One node, whole. CPU in millicores, memory, huge pages and local disk in bytes, RDMA in interfaces, pods: each
+    what the node allows less what foreign pods take. None: the agent is of a version that does not tell.
+    """
 
     uid: Text
     name: Text
@@ -90,6 +95,10 @@ class NodeReport(WireModel):
     domains: dict[Text, Text] = Field(default_factory=dict, max_length=8)  # level -> domain; host is implied
     cpu_milli: Amount = 0
     memory_bytes: Amount = 0
+    pods: Amount = 110  # the kubelet's default
+    rdma: Amount | None = None
+    hugepages_bytes: Amount | None = None
+    local_storage_bytes: Amount | None = None
     instance_type: Text = ""
     provider_id: Text = ""
     driver_versions: dict[Text, Text] = Field(default_factory=dict, max_length=8)
@@ -118,9 +127,17 @@ class InventoryDelta(WireModel):
     digest: Text = ""
 
 
+_ADDED = {
+    name: NodeReport.model_fields[name].default for name in ("pods", "rdma", "hugepages_bytes", "local_storage_bytes")
+}
+
+
 def node_digest(report: NodeReport) -> str:
     """SHA-256 over the report's canonical JSON, so that both sides count the same."""
-    text = json.dumps(report.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    told = report.model_dump(mode="json")
+    # An older peer does not know these, and must count the same where they say nothing new.
+    told = {name: value for name, value in told.items() if name not in _ADDED or value != _ADDED[name]}
+    text = json.dumps(told, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -105,11 +105,11 @@ class Node(Tracked, Base):
     cpu_milli_held: Mapped[int] = mapped_column(server_default="0")
     memory_bytes_held: Mapped[int] = mapped_column(server_default="0")
     pods: Mapped[int] = mapped_column(server_default="110")  # that its kubelet takes, less foreign ones
-    rdma: Mapped[int] = mapped_column(server_default="0")
+    rdma: Mapped[int | None]  # null, as the next two: its agent tells none of it
     rdma_held: Mapped[int] = mapped_column(server_default="0")
-    hugepages_bytes: Mapped[int] = mapped_column(server_default="0")
+    hugepages_bytes: Mapped[int | None]
     hugepages_bytes_held: Mapped[int] = mapped_column(server_default="0")
-    local_storage_bytes: Mapped[int] = mapped_column(server_default="0")
+    local_storage_bytes: Mapped[int | None]
     local_storage_bytes_held: Mapped[int] = mapped_column(server_default="0")
     digest: Mapped[str] = mapped_column(server_default="")  # of its last report, as the agent counts it too
     foreign_pods: Mapped[list[dict[str, object]]] = mapped_column(JSONB, server_default=text("'[]'"))
