@@ -11,6 +11,7 @@ from controlplane.core.entitlement import exceeds_quota, room_for
 from controlplane.core.fairshare import Contest
 from controlplane.core.ids import QueueId, WorkloadId
 from controlplane.core.index import FleetIndex
+from controlplane.core.memory import Memory
 from controlplane.core.placement.asking import Room, sizes
 from controlplane.core.placement.clusters import ClusterRanking, namespace_of
 from controlplane.core.placement.outlook import settle
@@ -23,7 +24,7 @@ from controlplane.core.quota import QuotaTree
 from controlplane.core.reasons import Reason, ReasonCode, reason
 from controlplane.core.reclaim import Reclaimer, waits_for
 from controlplane.core.resources import UNLIMITED
-from controlplane.core.scenario import Mark, Scenario
+from controlplane.core.scenario import Mark, Scenario, owned_here
 from controlplane.core.snapshot import Snapshot
 
 REASONS_MAX = 3  # per waiting Workload in a Plan; `explain` gives all
@@ -71,6 +72,7 @@ class _Cycle:
         settle(self.scenario, policy)
         self.ranking = ClusterRanking(snapshot, self.scenario.index, policy, now)
         self.reclaimer = Reclaimer(self.scenario, policy, now) if policy.reclaim else None
+        self.memory = Memory(self.scenario.tree, snapshot, policy, now, owned_here(snapshot, self.scenario.index))
         self.decisions: list[Decision] = []
         self.reasons: dict[WorkloadId, Reasons] = {}
         self.admitted = 0
@@ -81,7 +83,7 @@ class _Cycle:
         self.looks: dict[object, Reasons] = {}
 
     def run(self) -> Plan:
-        contest = Contest(self.scenario.tree, self._able())
+        contest = Contest(self.scenario.tree, self._able(), self.memory, self.snapshot.left_over)
         while self._has_budget() and (workload := contest.next()) is not None:
             self.scenario.work += 1
             reasons = self._admit(workload)
@@ -123,6 +125,7 @@ class _Cycle:
         self.scenario.charge(workload.queue, charges)
         placements = placed.placements(self.scenario.index, workload.pod_sets)
         self.decisions.append(Admit(workload.id, workload.next_attempt, workload.queue, placements, charges))
+        self.memory.admitted(workload, charges)
         self.admitted += 1
 
     def _reclaim(self, workload: Workload) -> Reasons:

@@ -161,6 +161,7 @@ class RunningAttempt:
     clusters: tuple[ClusterId, ...]
     charges: tuple[tuple[FlavorName, int], ...]  # by Flavor, sorted; what its Queue is charged
     shares: tuple[NodeShare, ...]
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,28 +1,26 @@
 """Whose turn it is: a tournament at each level of the quota tree, from the root down.
 
-Between siblings: not borrowing before borrowing, judged on the Flavors that the head asks for; then the
-lower dominant share after admission, over the weight; then priority, submission, id. Within a leaf:
-repairs, priority, submission, id. Shares are fractions of integers, compared by cross-multiplication.
-Decayed usage is not in it. An admission changes the standing of one path only, so a turn costs time by
-the depth of the tree and not by the number of Queues.
+Between siblings: what the cycle before left over; within a soft budget before beyond it; not borrowing before
+borrowing, judged on the Flavors that the head asks for; then the lower dominant share after admission, over
+the weight that history leaves (`memory`); then priority, submission, id. Within a leaf: `line`. Shares are
+fractions of integers, compared by cross-multiplication. An admission changes the standing of one path only,
+so a turn costs time by the depth of the tree and not by the number of Queues.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
-from heapq import heapify, heappop, heappush
+from functools import partial
+from heapq import heappop, heappush
 
 from controlplane.core.demand import Workload
 from controlplane.core.entitlement import first_choice
+from controlplane.core.history import WHOLE
 from controlplane.core.ids import FlavorName, QueueId, WorkloadId
+from controlplane.core.line import Line
+from controlplane.core.memory import Memory
 from controlplane.core.quota import QuotaTree
 
-Line = tuple[int, int, datetime, WorkloadId]
 Asks = tuple[tuple[FlavorName, int], ...]
-
-
-def line_order(workload: Workload) -> Line:
-    """The order within one leaf."""
-    return (0 if workload.is_repair else 1, -workload.priority, workload.submitted_at, workload.id)
 
 
 class Share:
@@ -51,7 +49,11 @@ class Share:
     __hash__ = None  # type: ignore[assignment]  # compared, never kept in a set
 
 
-Standing = tuple[bool, Share, int, datetime, WorkloadId]
+Standing = tuple[bool, bool, bool, Share, int, datetime, WorkloadId]
+
+
+def _nobody_is_over(_queue: QueueId) -> bool:
+    return False
 
 
 class _Seat:
@@ -59,10 +61,10 @@ class _Seat:
 
     __slots__ = ("asks", "heap", "line", "parent", "queue", "turn", "workload")
 
-    def __init__(self, queue: QueueId, parent: "_Seat | None") -> None:
+    def __init__(self, queue: QueueId, parent: "_Seat | None", line: Line) -> None:
         self.queue = queue
         self.parent = parent
-        self.line: list[tuple[Line, Workload]] = []  # its own, a heap
+        self.line = line  # its own
         self.heap: list[tuple[Standing, int, _Seat]] = []  # its children; entries of old turns are skipped
         self.workload: Workload | None = None
         self.asks: Asks = ()  # what reaches this Queue's accounts if its head is admitted
@@ -72,18 +74,31 @@ class _Seat:
 class Contest:
     """All waiting Workloads, one after the other, in the order of their turns."""
 
-    def __init__(self, tree: QuotaTree, waiting: Iterable[Workload]) -> None:
+    def __init__(
+        self,
+        tree: QuotaTree,
+        waiting: Iterable[Workload],
+        memory: Memory | None = None,
+        left_over: Collection[WorkloadId] = (),
+        is_over: Callable[[QueueId], bool] = _nobody_is_over,
+    ) -> None:
+        """`left_over` is what the cycle before did not reach; `is_over` tells whose soft budgets are used up.
+
+        Without a memory plain weights count, and owners are alike.
+        """
         self._tree = tree
+        self._memory = memory
+        self._left_over = frozenset(left_over)
+        self._is_over = is_over
         self._top: list[tuple[Standing, int, _Seat]] = []
         self._seats: dict[QueueId, _Seat] = {}
         self._last: _Seat | None = None
         for workload in waiting:
-            seat = self._seat(workload.queue)
-            seat.line.append((line_order(workload), workload))
+            self._seat(workload.queue).line.add(workload, is_late=self._is_late(workload))
         depth = {queue: len(tree.path(queue)) for queue in self._seats}
         for queue in sorted(self._seats, key=lambda queue: (-depth[queue], queue)):
             seat = self._seats[queue]
-            heapify(seat.line)
+            seat.line.close()
             self._stand(seat)
 
     def next(self) -> Workload | None:
@@ -100,13 +115,13 @@ class Contest:
             return None
         workload = winner.workload
         self._last = self._seats[workload.queue]
-        heappop(self._last.line)
+        self._last.line.pop()
         return workload
 
     def ahead(self, queue: QueueId) -> list[Workload]:
         """What still waits in one leaf, in order."""
         seat = self._seats.get(queue)
-        return [] if seat is None else [workload for _, workload in sorted(seat.line)]
+        return [] if seat is None else seat.line.rest()
 
     def left(self) -> list[Workload]:
         """All that have not had their turn, leaf by leaf."""
@@ -116,16 +131,22 @@ class Contest:
         seat = self._seats.get(queue)
         if seat is None:
             parent = self._tree.queues[queue].parent
-            seat = self._seats[queue] = _Seat(queue, None if parent is None else self._seat(parent))
+            line = Line() if self._memory is None else Line(partial(self._memory.used, queue))
+            seat = self._seats[queue] = _Seat(queue, None if parent is None else self._seat(parent), line)
         return seat
+
+    def _is_late(self, workload: Workload) -> bool:
+        """Whether it waits until all that the cycle before left over had their turn."""
+        return bool(self._left_over) and workload.id not in self._left_over and not workload.is_repair
 
     def _stand(self, seat: _Seat) -> None:
         """Find who speaks for a seat now, and enter it among its siblings."""
         seat.turn += 1
-        best = None if seat.line else _best(seat.heap)
-        if seat.line:
-            seat.workload = seat.line[0][1]
-            seat.asks = first_choice(seat.workload)
+        head = seat.line.head()
+        best = None if head is not None else _best(seat.heap)
+        if head is not None:
+            seat.workload = head
+            seat.asks = first_choice(head)
         elif best is not None:
             seat.workload = best.workload
             account = self._tree.account
@@ -142,12 +163,15 @@ class Contest:
         borrows, share = False, Share(0, 1, 1)
         if seat.parent is not None:
             borrows, share = self._borrowing(seat, seat.parent.queue)
-        workload = seat.workload
-        return borrows, share, -workload.priority, workload.submitted_at, workload.id
+        late, over, workload = self._is_late(seat.workload), self._is_over(seat.queue), seat.workload
+        return late, over, borrows, share, -workload.priority, workload.submitted_at, workload.id
 
     def _borrowing(self, seat: _Seat, parent: QueueId) -> tuple[bool, Share]:
         """Whether it would borrow a Flavor it asks for, and its dominant share over all Flavors, once admitted."""
-        weight = self._tree.queues[seat.queue].weight
+        if self._memory is None:
+            weight = self._tree.queues[seat.queue].weight * WHOLE
+        else:
+            weight = self._memory.weight(seat.queue)
         asked = dict(seat.asks)
         borrows, worst = False, Share(0, 1, 1)
         for flavor in asked:

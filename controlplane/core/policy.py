@@ -19,6 +19,11 @@ class Policy:
     exclusions_before_reason: int = 3
     node_lost_seconds: int = 60
     backoff_seconds: int = 30
+    history_half_life_seconds: int = 604_800  # of contended usage
+    history_strength_permille: int = 1_000  # how much the past moves weights and owners' turns; 0: not at all
+    history_floor_permille: int = 10  # of a Queue's weight: what history always leaves of it
+    history_margin_permille: int = 20  # of a Queue's weight: smaller changes by history leave it as it was
+    weights_every_seconds: int = 3_600  # history is reckoned into weights so often
     dynamic_spread_below_permille: int = 300  # of a Flavor in use: below it, strategy dynamic spreads
     dynamic_pack_from_permille: int = 700  # and from here on it packs; between the two it keeps gangs compact
     dynamic_large_devices: int = 64  # a gang that asks for so many units of a Flavor is large

@@ -5,7 +5,7 @@ kept part K, borrowing limit B, usage U. `charge` does not ask whether the amoun
 running work is a fact; whoever plans asks `available` first. What accounts look like on disk is `db`'s.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from controlplane.core.ids import FlavorName, QueueId
@@ -123,6 +123,7 @@ class QuotaTree:
         self.queues: Mapping[QueueId, Queue] = {queue.id: queue for queue in sorted(queues, key=lambda q: q.path)}
         self._parents: dict[QueueId, QueueId | None] = {queue.id: queue.parent for queue in self.queues.values()}
         self._accounts: dict[QueueId, dict[FlavorName, Account]] = {queue: {} for queue in self.queues}
+        self._children: dict[QueueId, list[QueueId]] | None = None
         self._log: list[tuple[Account, int]] = []
         self._unset: dict[FlavorName, tuple[Account, Quota, int, int]] = {}  # roots that own what is left: see `own`
         self._accumulate(_children_first(self.queues))
@@ -153,6 +154,19 @@ class QuotaTree:
         while (parent := self._parents[result[-1]]) is not None:
             result.append(parent)
         return tuple(result)
+
+    def parent(self, queue: QueueId) -> QueueId | None:
+        """The Queue above; None for a root."""
+        return self._parents[queue]
+
+    def children(self, queue: QueueId) -> Sequence[QueueId]:
+        """The Queues right below, in a fixed order."""
+        if self._children is None:
+            self._children = {}
+            for each in sorted(self._parents):
+                if (parent := self._parents[each]) is not None:
+                    self._children.setdefault(parent, []).append(each)
+        return self._children.get(queue, ())
 
     def account(self, queue: QueueId, flavor: FlavorName) -> Account:
         """The live account; made on first use, since a Flavor that a Queue does not list has nominal 0."""

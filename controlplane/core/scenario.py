@@ -164,8 +164,12 @@ def tree_of(snapshot: Snapshot, owned: Mapping[FlavorName, int] | None = None) -
 
 def owned_by_all(snapshot: Snapshot, index: FleetIndex) -> dict[FlavorName, int]:
     """What accepted clusters own, those of this Pool by its index and those of other Pools."""
-    here = (owned for cluster, owned in index.owned.items() if is_accepted(snapshot.clusters[cluster]))
-    return _summed((*here, snapshot.owned_elsewhere))
+    return _summed((owned_here(snapshot, index), snapshot.owned_elsewhere))
+
+
+def owned_here(snapshot: Snapshot, index: FleetIndex) -> dict[FlavorName, int]:
+    """What accepted clusters of this Pool own."""
+    return _summed(owned for cluster, owned in index.owned.items() if is_accepted(snapshot.clusters[cluster]))
 
 
 def is_accepted(cluster: Cluster) -> bool:

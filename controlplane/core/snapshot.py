@@ -29,5 +29,7 @@ class Snapshot:
     usage_elsewhere: Mapping[tuple[QueueId, str], int] = field(default_factory=dict)
     owned_elsewhere: Mapping[FlavorName, int] = field(default_factory=dict)  # by clusters, in other Pools
     standings: Mapping[QueueId, Standing] = field(default_factory=dict)  # none: its plain weight counts
+    owners: Mapping[tuple[QueueId, str], int] = field(default_factory=dict)  # their contended usage, device-seconds
+    left_over: tuple[WorkloadId, ...] = ()  # what the work units of the cycle before did not reach
     spent: tuple[Spent, ...] = ()  # of Queues with budgets
     running_elsewhere: Mapping[QueueId, int] = field(default_factory=dict)  # live Attempts in other Pools, by leaf

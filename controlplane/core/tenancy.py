@@ -1,6 +1,7 @@
 """Queues and their Quotas as documents state them; the arithmetic is in `quota`."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from controlplane.core.ids import FlavorName, QueueId
@@ -56,13 +57,15 @@ class Spent:
 class Standing:
     """What a Queue's history comes to, as reckoned last: see `history`.
 
-    `weight` is its effective one among its siblings, in millionths of all. `contended` is its decayed contended
-    usage in device-seconds, `credit` its burst credit (below 0: spent in advance), both over the half-life's window.
+    `weight` is what counts of its plain one, in millionths, by the Flavor that it used most of. `contended` is its
+    decayed contended usage in device-seconds, `credit` its burst credit (below 0: spent in advance), both over the
+    half-life's window and all its Flavors.
     """
 
     weight: int
     contended: int = 0
     credit: int = 0
+    reckoned_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 
 from controlplane.core.fairshare import Contest, Share
-from controlplane.core.ids import FlavorName
+from controlplane.core.ids import FlavorName, WorkloadId
+from controlplane.core.memory import Memory
+from controlplane.core.policy import Policy
 from controlplane.core.quota import QuotaTree
-from controlplane.core.tenancy import Quota
-from tests.builders.core import A100, H100, AWorkload, AWorld, a_workload, a_world
+from controlplane.core.tenancy import Quota, Standing
+from tests.builders.core import A100, H100, NOW, AWorkload, AWorld, a_workload, a_world
 
 
 def turns(world: AWorld, used: dict[tuple[str, FlavorName], int] | None = None, *, charging: bool = True) -> list[str]:
@@ -146,3 +148,50 @@ def test_the_order_of_input_does_not_matter() -> None:
     world.waiting = dict(reversed(world.waiting.items()))
     world.queues = {path: replace(queue) for path, queue in reversed(world.queues.items())}
     assert turns(world) == before
+
+
+def remembered(world: AWorld, standings: dict[str, Standing]) -> list[str]:
+    """The order of turns if every Workload is admitted, with what history says of weights."""
+    snapshot = replace(
+        world.build(), standings={world.queues[path].id: standing for path, standing in standings.items()}
+    )
+    tree = QuotaTree(world.queues.values())
+    memory = Memory(tree, snapshot, Policy(), NOW, {H100: 64})
+    contest = Contest(tree, world.waiting.values(), memory)
+    order = []
+    while (workload := contest.next()) is not None:
+        order.append(workload.name)
+        tree.charge(workload.queue, H100, 8)
+        memory.admitted(workload, [(H100, 8)])
+    return order
+
+
+def test_who_used_more_than_its_share_lately_goes_behind_until_the_credit_is_spent() -> None:
+    """A quarter of a's weight is left: b borrows four times as much."""
+    world = a_world().queue("org", 64).queue("org/a").queue("org/b")
+    world.waits(*[job(f"a{number}", "org/a", number) for number in range(2)])
+    world.waits(*[job(f"b{number}", "org/b", 10 + number) for number in range(5)])
+    assert remembered(world, {}) == ["a0", "b0", "a1", "b1", "b2", "b3", "b4"]
+    behind = remembered(world, {"org/a": Standing(weight=250_000)})
+    assert behind == ["b0", "b1", "b2", "a0", "b3", "b4", "a1"]
+
+
+def test_history_gives_no_weight_to_who_has_none() -> None:
+    world = two_teams(weight=0).waits(job("a1", "org/a"), job("a2", "org/a"), job("b1", "org/b", 5))
+    assert remembered(world, {"org/b": Standing(weight=10_000)})[0] == "a1", "within its nominal"
+    assert remembered(world, {"org/b": Standing(weight=10_000)})[1:] == ["b1", "a2"]
+
+
+def test_what_the_last_cycle_left_over_is_first_save_for_repairs() -> None:
+    world = two_teams().waits(
+        job("a1", "org/a").with_priority(9), job("b1", "org/b", 5), job("b2", "org/b", 6).having(is_repair=True)
+    )
+    contest = Contest(QuotaTree(world.queues.values()), world.waiting.values(), left_over=[WorkloadId("b1")])
+    assert [one.name for one in iter(contest.next, None)] == ["b2", "b1", "a1"]
+
+
+def test_who_is_beyond_a_soft_budget_goes_behind_its_siblings() -> None:
+    world = two_teams().waits(job("a1", "org/a").with_priority(9), job("b1", "org/b", 5))
+    over = world.queues["org/a"].id
+    contest = Contest(QuotaTree(world.queues.values()), world.waiting.values(), is_over=lambda queue: queue == over)
+    assert [one.name for one in iter(contest.next, None)] == ["b1", "a1"]

@@ -137,6 +137,11 @@ class PolicySpec(RestModel):
     dynamic_pack_from_permille: Permille | None = None
     dynamic_large_devices: Annotated[int, Field(strict=True, ge=1, le=10_000_000)] | None = None
     dynamic_large_permille: Permille | None = None
+    history_half_life_seconds: Annotated[int, Field(strict=True, ge=60, le=31_536_000)] | None = None
+    history_strength_permille: Annotated[int, Field(strict=True, ge=0, le=10_000)] | None = None
+    history_floor_permille: Annotated[int, Field(strict=True, ge=1, le=1_000)] | None = None
+    history_margin_permille: Permille | None = None
+    weights_every_seconds: Seconds | None = None
     cluster_preference: Annotated[dict[Name, Preference], Field(max_length=1_000)] | None = None
 
 
