@@ -58,7 +58,8 @@ class SqlUnitOfWork:
 
     def __init__(self, engine: Engine, wakeups: Wakeups, clock: Clock | None = None) -> None:
         """`clock` is a door for tests that set the time, read on entry; everybody else reads the database's."""
-        self._session = Session(engine, expire_on_commit=False)
+        # Once closed it takes nothing more: the clock, asked for too late, would begin another transaction.
+        self._session = Session(engine, expire_on_commit=False, close_resets_only=False)
         self._wakeups = wakeups
         self._clock = clock
         self._moment = Moment(self._session)

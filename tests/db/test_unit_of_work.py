@@ -77,6 +77,13 @@ def test_the_clock_is_read_once_and_is_the_database_s(plane: Plane) -> None:
     assert moment.tzinfo is not None
 
 
+def test_who_first_asks_for_the_time_after_the_end_is_refused(plane: Plane) -> None:
+    with plane() as uow:
+        pass
+    with pytest.raises(sa.exc.InvalidRequestError, match="closed"):
+        _ = uow.now
+
+
 def test_processes_own_nothing_and_cannot_change_history(plane: Plane) -> None:
     for statement in ("UPDATE audit SET actor = 'x'", "DELETE FROM leg", "UPDATE transfer SET kind = 'post'"):
         with pytest.raises(sa.exc.ProgrammingError, match="permission denied"), plane.engine.begin() as connection:
