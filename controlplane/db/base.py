@@ -8,7 +8,7 @@ order transactions commit.
 from datetime import datetime
 from typing import Annotated, Any
 
-from sqlalchemy import BigInteger, DateTime, FetchedValue, Identity, MetaData, Text
+from sqlalchemy import BigInteger, DateTime, FetchedValue, Identity, MetaData, Text, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import UserDefinedType
@@ -53,3 +53,12 @@ class Tracked:
     """A row that planners read warm; the trigger `touch` keeps `changed_xid`."""
 
     changed_xid: Mapped[int] = mapped_column(Xid8, FetchedValue(), FetchedValue(for_update=True), index=True)
+
+
+class Told:
+    """A row of which planners take what is held alone, where nothing else changed; the trigger `tell` keeps it.
+
+    A counter of what is held that is added to `node` belongs into `tell_node`, or each of its moves reads it whole.
+    """
+
+    told_xid: Mapped[int] = mapped_column(Xid8, server_default=text("pg_current_xact_id()"))

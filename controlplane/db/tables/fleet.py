@@ -6,7 +6,7 @@ from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, UniqueCon
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from controlplane.db.base import Base, Big, BigKey, Document, Moment, Tracked
+from controlplane.db.base import Base, Big, BigKey, Document, Moment, Told, Tracked
 
 
 class Pool(Base):
@@ -70,7 +70,7 @@ class Cluster(Tracked, Base):
     next_check_at: Mapped[Moment | None] = mapped_column(index=True)
 
 
-class Node(Tracked, Base):
+class Node(Tracked, Told, Base):
     """A machine of a Cluster; its key is the node's uid, since names are used again."""
 
     __tablename__ = "node"
@@ -121,7 +121,7 @@ class Node(Tracked, Base):
     next_check_at: Mapped[Moment | None] = mapped_column(index=True)
 
 
-class NodeFlavor(Tracked, Base):
+class NodeFlavor(Tracked, Told, Base):
     """The counter that makes double selling impossible: units of one Flavor on one node.
 
     `capacity` = usable by us (healthy, not taken by foreign pods); `owned` all known ones. `overdraft`
