@@ -4,6 +4,7 @@ A chain of stored cycles starts at a base (every row) and goes on with what chan
 Policy that it was planned with. Nothing is written.
 """
 
+import base64
 import hashlib
 import json
 import zlib
@@ -11,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from controlplane.contract.rest.common import Json
+from controlplane.contract.rest.planning import CycleLink, CycleRecordView, ReplayView
 from controlplane.core.cycle import plan_cycle
 from controlplane.core.facts.planning import StoredCycle
 from controlplane.core.ids import PoolId
@@ -38,10 +41,15 @@ class Replay:
 
 def replay(uow: UnitOfWork, cycle: int) -> Replay:
     """Run a stored cycle again; raises NotFound where there is none of this id (any more)."""
+    return rerun(chain_to(uow, cycle))
+
+
+def chain_to(uow: UnitOfWork, cycle: int) -> Sequence[StoredCycle]:
+    """The cycle's base and all after it, up to the cycle; raises NotFound where there is none (any more)."""
     chain = uow.planning.chain(cycle)
     if not chain:
         raise NotFound(f"there is no cycle {cycle}, or no longer")
-    return rerun(chain)
+    return chain
 
 
 def rerun(chain: Sequence[StoredCycle]) -> Replay:
@@ -52,6 +60,42 @@ def rerun(chain: Sequence[StoredCycle]) -> Replay:
     last = chain[-1]
     plan = plan_cycle(world.freeze(), policy_from(last.policy_version, last.policy), last.now)
     return Replay(last.id, plan, _stored_hash(last), plan_hash(plan))
+
+
+def view(found: Replay) -> ReplayView:
+    """How it is told."""
+    return ReplayView(
+        cycle=found.cycle, identical=found.is_identical, stored_sha256=found.stored_sha256,
+        replayed_sha256=found.replayed_sha256, decisions=len(found.plan.decisions), waiting=len(found.plan.reasons),
+        work_units=found.plan.work_units,
+    )  # fmt: skip
+
+
+def record_of(chain: Sequence[StoredCycle]) -> CycleRecordView:
+    """A chain as it travels, so that it can be run elsewhere."""
+    last = chain[-1]
+    links = [
+        CycleLink(
+            cycle=each.id, policy_version=each.policy_version, policy=cast("dict[str, Json]", dict(each.policy)),
+            now=each.now, changes=base64.b64encode(each.changes).decode(),
+            plan=base64.b64encode(each.plan).decode() if each is last else "", plan_sha256=each.plan_sha256.hex(),
+        )
+        for each in chain
+    ]  # fmt: skip
+    return CycleRecordView(cycle=last.id, links=links)
+
+
+def chain_of(record: CycleRecordView) -> list[StoredCycle]:
+    """The chain again; raises ValueError for what is no record."""
+    return [
+        StoredCycle(
+            id=each.cycle, base=record.links[0].cycle, policy_version=each.policy_version, policy=each.policy,
+            now=each.now, changes=base64.b64decode(each.changes, validate=True),
+            plan=base64.b64decode(each.plan, validate=True), plan_sha256=bytes.fromhex(each.plan_sha256),
+            running_sha256=b"",
+        )
+        for each in record.links
+    ]  # fmt: skip
 
 
 def _stored_hash(stored: StoredCycle) -> str:

@@ -79,7 +79,7 @@ class World:
         name = OWN if "/documents/" in route else "eu-west"
         values = {
             "{reference}": self.workload, "{path:path}": OWN, "{name:path}": name, "{name}": name, "{kind}": "Queue",
-            "{cluster}": "eu-west", "{number}": str(number),
+            "{cluster}": "eu-west", "{number}": str(number), "{pool}": "default",
         }  # fmt: skip
         for part, value in values.items():
             route = route.replace(part, value)

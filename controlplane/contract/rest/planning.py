@@ -130,18 +130,22 @@ class ReplayView(RestModel):
 
 
 class CycleLink(RestModel):
-    """One cycle of a chain, as stored: `changes` are rows of the planner's world, the first link's are all of them."""
+    """One cycle of a chain, as stored. `changes` are rows of the planner's world, in the first link all of them.
+
+    `changes` and `plan` (of the last link alone) are JSON, compressed (zlib) and in base64: hashes are of bytes.
+    """
 
     cycle: int
     policy_version: int
     policy: dict[str, Json]
     now: Moment
+    changes: str
+    plan: str = ""
     plan_sha256: str
-    changes: list[dict[str, Json]]
 
 
 class CycleRecordView(RestModel):
     """What it takes to run a cycle again elsewhere: its base, and every cycle after it up to this one."""
 
     cycle: int
-    links: list[CycleLink]
+    links: list[CycleLink] = Field(min_length=1)
