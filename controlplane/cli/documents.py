@@ -1,4 +1,4 @@
-"""apply, document, schema: what stands on the plane as documents, from files and back into them."""
+"""apply, document: what stands on the plane as documents, from files and back into them."""
 
 import json
 import os
@@ -82,13 +82,6 @@ def apply_files(
             confirm("Go on?", lambda: _tell(seen, sys.stderr), yes=yes)
     answer = _sent(read, {**query, "dryRun": "true"} if dry_run else query, basis)
     render.show(answer, output, lambda: _tell(answer, sys.stdout), lambda each: "\n".join(_names(each)))
-
-
-@command(app, "schema", "muster schema Queue")
-def schema(kind: Kind, output: OutputOption = Output.JSON) -> None:
-    """Print the JSON Schema of a kind of document."""
-    found = client().get(f"/schema/{_kind(kind)}")
-    render.show(found, output, lambda: print(json.dumps(found, indent=2)), lambda _: _kind(kind))
 
 
 @command(documents, "list", "muster document list", "muster document list --kind Queue -o name")

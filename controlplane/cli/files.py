@@ -26,28 +26,30 @@ class Read:
     raw: bytes
 
 
-def read_input(path: str) -> bytes:
-    """A file that somebody names, or "-" for stdin: regular, and not larger than the plane takes."""
+def read_input(path: str, most: int = BYTES_MAX) -> bytes:
+    """A file that somebody names, or "-" for stdin: regular, and not larger than the plane takes, or than `most`."""
     if path == "-":
-        raw = sys.stdin.buffer.read(BYTES_MAX + 1)
+        raw = sys.stdin.buffer.read(most + 1)
     else:
         try:
             # Without waiting: a FIFO that nobody writes to would hold us for ever.
             with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise CommandError(f"{path} is no regular file", Exit.WRONG_INPUT)
-                raw = file.read(BYTES_MAX + 1)
+                raw = file.read(most + 1)
         except OSError as error:
             raise CommandError(f"cannot read {path}: {error.strerror}", Exit.WRONG_INPUT) from None
-    if len(raw) > BYTES_MAX:
-        raise CommandError(f"{path} is larger than {BYTES_MAX // 1024} KiB, which the plane takes", Exit.WRONG_INPUT)
+    if len(raw) > most:
+        who = "the plane takes" if most == BYTES_MAX else "is read"
+        raise CommandError(f"{path} is larger than {most // 1024} KiB, which {who}", Exit.WRONG_INPUT)
     return raw
 
 
-def read_all(paths: Sequence[str]) -> list[Read]:
+def read_all(paths: Sequence[str], most: int = BYTES_MAX) -> list[Read]:
     """Every file that is named, and every document's file in each folder that is, in order.
 
-    Raises CommandError for what cannot be read, for a folder without documents, and for more than the plane takes.
+    Raises CommandError for what cannot be read, for a folder without documents, and for more than the plane takes, or
+    than `most`.
     """
     found: list[Read] = []
     total = 0
@@ -56,11 +58,12 @@ def read_all(paths: Sequence[str]) -> list[Read]:
         if not names:
             raise CommandError(f"there is no {', '.join(ENDINGS)} in {path}", Exit.WRONG_INPUT)
         for name in names:
-            found.append(Read(name, read_input(name)))
+            found.append(Read(name, read_input(name, most)))
             total += len(found[-1].raw)
-            if total > BYTES_MAX:
-                words = f"all files together are larger than {BYTES_MAX // 1024} KiB, which the plane takes at once"
-                raise CommandError(f"{words}; apply them in parts", Exit.WRONG_INPUT)
+            if total > most:
+                who = "the plane takes at once; apply them in parts" if most == BYTES_MAX else "is read at once"
+                words = f"all files together are larger than {most // 1024} KiB, which {who}"
+                raise CommandError(words, Exit.WRONG_INPUT)
     return found
 
 

@@ -27,6 +27,7 @@ from tests.cli.running import Muster, Ran
 from tests.support.waiting import eventually
 
 LINE_SECONDS = 60.0
+PLAN = Path(__file__).parent / "data" / "world.yaml"
 SPEED = "20"
 TOLD_ELSEWHERE = {
     "muster demo --seconds 12 --json": ("test_demo.py", '"demo", "--seconds", "12", "--json"'),
@@ -48,6 +49,9 @@ muster completion zsh
 muster completion fish
 muster whoami
 muster schema Queue
+muster schema Cluster --world
+muster plan -f plan.yaml
+muster plan -f plan.yaml --now 2026-03-01T12:00:00Z -o json
 
 muster apply -f org --dry-run
 muster queue apply -f queues.yaml
@@ -108,6 +112,10 @@ muster events --after 0 --limit 3
 muster events --kind cluster --after 0 --limit 1 -o json
 
 until muster cycle show 1
+muster replay 1
+muster replay 1 --local
+muster plan --from-server --save live.json
+then muster plan -f live.json ~ Pool default at
 muster cycle list --limit 5
 muster cycle list -o name
 muster ledger accounts --queue lab
@@ -267,6 +275,7 @@ def _files(folder: Path) -> None:
     (folder / "queues.yaml").write_text(QUEUES, encoding="utf-8")
     (folder / "train.yaml").write_text(JOB, encoding="utf-8")
     (folder / "long.yaml").write_text(yaml.safe_dump(_long(yaml.safe_load(JOB))), encoding="utf-8")
+    (folder / "plan.yaml").write_text(PLAN.read_text(encoding="utf-8"), encoding="utf-8")
     (folder / "world.yaml").write_text(WORLD + "---" + QUEUES, encoding="utf-8")
     (folder / "org" / "policies").mkdir(parents=True)
     (folder / "org" / "queues.yaml").write_text(QUEUES, encoding="utf-8")
