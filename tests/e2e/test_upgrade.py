@@ -92,8 +92,9 @@ def test_a_plane_is_upgraded_under_load_and_nothing_is_lost_or_done_twice(
             whole.serve_from("api-2")
             stream.until_accepted(len(stream.accepted) + MORE)
             stream.stop()
-            whole.until_done(len(stream.accepted), within=180)
-        nothing_lost_nothing_double(whole, [*stream.accepted, ROLLED_BACK])
+            everything = [*stream.accepted, ROLLED_BACK]
+            whole.until_done(len(everything), within=180)
+        nothing_lost_nothing_double(whole, everything)
         assert whole.agents.taken.get(whole.ports["api-2"][1]), "yesterday's agent speaks with today's plane"
 
 
