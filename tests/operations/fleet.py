@@ -18,7 +18,9 @@ from typing import Any, Self
 import httpx
 import yaml
 
+from controlplane import bootstrap
 from controlplane.embedded.home import free_port
+from controlplane.settings import Settings
 from tests.kube.processes import Program
 from tests.support.balancer import Balancer
 from tests.support.databases import Database
@@ -305,6 +307,9 @@ def nothing_lost_nothing_double(whole: Fleet, names: Sequence[str]) -> None:
 
 
 def _first_token(database: Database, valkey: str, source: Path) -> str:
+    if source == ROOT:  # which is loaded here already; another process would load it again
+        told = {"DATABASE_URL": database.url, "REDIS_URL": valkey, "database_role": database.app_role}
+        return bootstrap.first_admin_token(Settings.model_validate(told))
     script = "from controlplane import bootstrap, settings; print(bootstrap.first_admin_token(settings.Settings()))"
     command = [*_python(source, {**database.environment(), "REDIS_URL": valkey})[:-1], "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=START_SECONDS)
