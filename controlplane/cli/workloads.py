@@ -166,7 +166,7 @@ def _describe(found: Json) -> None:
         [
             ("Name", found["name"]), ("Id", found["id"]), ("Queue", found["queue"]), ("State", found["state"]),
             ("Owner", found["owner"]), ("Priority", found["priority"]),
-            ("Asks for", "; ".join(_pod_set(each) for each in found["podSets"])),
+            ("Asks for", "; ".join(pod_set_line(each) for each in found["podSets"])),
             ("Labels", render.labels(found["labels"])), ("Submitted", ago(found["submittedAt"])),
             ("Since", ago(found["stateChangedAt"])), ("Ended", ago(found["finishedAt"])),
             ("Tried again", render.until(found["notBefore"]) if waits else ""),
@@ -185,8 +185,15 @@ def _describe(found: Json) -> None:
             print(f"  {render.clean(each['command'])}")
 
 
-def _pod_set(each: Json) -> str:
-    flavors = " or ".join(each["flavors"])
+def pod_set_line(each: Json) -> str:
+    """What a PodSet asks for."""
+    speeds = each.get("speeds") or [None] * len(each["flavors"])
+    flavors = " or ".join(
+        name if speed is None else f"{name} (speed {speed / 1000:g})"
+        for name, speed in zip(each["flavors"], speeds, strict=True)
+    )
     devices = f" of {each['devices']} {flavors}" if each["devices"] else ""
     topology = f", {each['topology']}" if each["topology"] else ""
-    return f"{each['name']}: {render.counted(each['replicas'], 'pod')}{devices}{topology}"
+    least = each.get("minReplicas")
+    at_least = f"{least} to " if least is not None and least < each["replicas"] else ""
+    return f"{each['name']}: {at_least}{render.counted(each['replicas'], 'pod')}{devices}{topology}"

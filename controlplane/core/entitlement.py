@@ -76,16 +76,22 @@ def quota_reason(
 
 
 def never_satisfiable(
-    tree: QuotaTree, queue: QueueId, pod_sets: Sequence[PodSet], totals: Mapping[str, Mapping[str, int]]
+    tree: QuotaTree,
+    queue: QueueId,
+    pod_sets: Sequence[PodSet],
+    totals: Mapping[str, Mapping[str, int]],
+    clusters_max: int = 1,
 ) -> Reason | None:
     """Why no cycle could ever admit these PodSets, so that they are refused at submit; None if one might.
+
+    The least of an elastic PodSet counts, and for what may be divided over clusters the largest of them together.
 
     `totals` is what each enrolled cluster owns, also an unreachable one: by Flavor, then by cluster. Hardware that is
     away or not there yet makes a Workload wait: a Flavor that nobody carries refuses nothing by its total, nor by a
     potential that is derived from what clusters own.
     """
     for flavors, wanted in _wishes(pod_sets):
-        refusals = [_refusal(tree, queue, flavor, wanted, totals.get(flavor, {})) for flavor in flavors]
+        refusals = [_refusal(tree, queue, flavor, wanted, totals.get(flavor, {}), clusters_max) for flavor in flavors]
         if refusals and all(refusals):
             return refusals[0]
     return None
@@ -102,12 +108,12 @@ def _wishes(pod_sets: Sequence[PodSet]) -> list[tuple[tuple[FlavorName, ...], in
 
 
 def _refusal(
-    tree: QuotaTree, queue: QueueId, flavor: FlavorName, wanted: int, carried: Mapping[str, int]
+    tree: QuotaTree, queue: QueueId, flavor: FlavorName, wanted: int, carried: Mapping[str, int], clusters_max: int
 ) -> Reason | None:
     is_known = bool(carried) or not _is_derived(tree, queue, flavor)
     if is_known and wanted > tree.potential(queue, flavor):
         return quota_reason(tree, queue, flavor, (0, wanted))
-    largest = max(carried.values(), default=0)
+    largest = sum(sorted(carried.values())[-clusters_max:])
     if carried and wanted > largest:
         return reason(ReasonCode.NEVER_SATISFIABLE, total=largest, flavor=flavor, wanted=wanted)
     return None

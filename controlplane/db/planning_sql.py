@@ -24,7 +24,8 @@ POLICY = _text("""
 
 CLUSTERS = _text(f"""
     SELECT id, pool_id, name, state, levels, labels, namespaces, inventory_at, removed_at, cordon_reason, cordon_until,
-           drain_reason, {AGENT_BANNED} AS agent_banned
+           drain_reason, {AGENT_BANNED} AS agent_banned, coalesce(spec ->> 'networkDomain', '') AS network_domain,
+           spec -> 'facts' AS facts
     FROM cluster
     WHERE changed_xid >= {_SINCE} AND (:since > 0 OR (pool_id = :pool AND removed_at IS NULL))
     ORDER BY id""")
@@ -66,6 +67,7 @@ WORKLOADS = _text("""
            workload.old_place, workload.not_before,
            workload.infrastructure_ends,
            workload.submitted_at, workload.spec ->> 'strategy' AS strategy, workload.spec -> 'clusters' AS clusters,
+           workload.spec -> 'requires' AS requires,
            coalesce(workload.spec ->> 'namespace', '') AS namespace
     FROM workload
     WHERE changed_xid >= {since} AND (:since > 0 OR (pool_id = :pool AND state = 'pending'))
@@ -73,7 +75,8 @@ WORKLOADS = _text("""
 
 POD_SETS = _text("""
     SELECT CAST(workload_id AS text) AS workload_id, name, replicas, devices, flavors, cpu_milli, memory_bytes,
-           topology_mode, topology_level
+           topology_mode, topology_level, min_replicas, rdma, hugepages_bytes, local_storage_bytes, slice_size,
+           slice_level, with_pod_set, speeds
     FROM pod_set WHERE workload_id = ANY(CAST(:workloads AS uuid[])) ORDER BY workload_id, position""")
 
 ATTEMPTS = _text("""

@@ -118,6 +118,8 @@ def _cluster(row: SqlRow) -> Cluster:
         cordon_until=row.cordon_until,
         drain=row.drain_reason,
         is_banned=row.agent_banned,
+        network_domain=row.network_domain,
+        facts=frozenset(_facts(row.facts)),
     )
 
 
@@ -204,9 +206,14 @@ def _pod_set(row: SqlRow) -> PodSet:
         replicas=row.replicas,
         devices=row.devices,
         flavors=tuple(FlavorName(name) for name in row.flavors),
-        needs=PodNeeds(cpu_milli=row.cpu_milli, memory_bytes=row.memory_bytes),
+        needs=PodNeeds(row.cpu_milli, row.memory_bytes, row.rdma, row.hugepages_bytes, row.local_storage_bytes),
         topology_mode=TopologyMode(row.topology_mode),
         topology_level=row.topology_level,
+        speeds=tuple(row.speeds),
+        min_replicas=row.min_replicas,
+        slice_size=row.slice_size,
+        slice_level=row.slice_level,
+        with_pod_set=row.with_pod_set,
     )
 
 
@@ -230,7 +237,14 @@ def _workload(row: SqlRow, pod_sets: tuple[PodSet, ...]) -> Workload:
         is_repair=False,
         preferred_nodes=tuple(NodeId(node) for node in row.old_place),
         disturbances=row.infrastructure_ends,
+        clusters_max=clusters.get("max") or 1,
+        requires=tuple(_facts(row.requires)),
     )
+
+
+def _facts(stated: dict[str, Any] | None) -> list[str]:
+    """What a Cluster's document says it has, or a Workload's that it requires, as core compares them."""
+    return [f"{kind}/{name}" for kind in ("storage", "data") for name in (stated or {}).get(kind) or ()]
 
 
 def _running(session: Session, bound: dict[str, int]) -> Iterator[Change]:

@@ -44,6 +44,7 @@ def _write(uow: UnitOfWork, caller: Caller, edit: Edit) -> None:
     if was.pool != pool.id:
         raise Conflict(f"{name} is in another pool; that cannot change yet", slug="pool-fixed")
     uow.fleet.set_spec(was.id, labels, _stored(spec))
+    uow.wake_pool(pool.id)  # its labels, facts or network domain may be what somebody waits for
     if wire.told_at_hello(was.spec) != wire.told_at_hello(_stored(spec)):
         uow.agents.end_sessions(was.id)  # its agent says hello again and is told
         uow.notify_cluster(was.id)

@@ -61,13 +61,22 @@ def _width(shape: FleetShape, each: PodSet) -> list[Warned]:
     return [_warned("wider-than-any-node", words)]
 
 
+_WAITS = {
+    TopologyMode.REQUIRED: "so it waits until one has",
+    TopologyMode.PREFERRED: "so that wish has no effect",
+}
+
+
 def _level(shape: FleetShape, each: PodSet) -> list[Warned]:
-    level = each.topology_level
-    if each.topology_mode is TopologyMode.NONE or level == HOST or level in shape.levels:
-        return []
-    waits = "so it waits until one has" if each.topology_mode is TopologyMode.REQUIRED else "so that wish has no effect"
-    words = f"no enrolled cluster has a topology level {level}, {waits}; there are {_list(sorted(shape.levels))}"
-    return [_warned("level-unknown", words)]
+    asked = {} if each.topology_mode is TopologyMode.NONE else {each.topology_level: each.topology_mode}
+    if each.slice_size:
+        asked[each.slice_level] = TopologyMode.REQUIRED
+    return [
+        _warned("level-unknown", f"no enrolled cluster has a topology level {level}, {_WAITS[mode]}; there are {known}")
+        for known in [_list(sorted(shape.levels))]
+        for level, mode in asked.items()
+        if level != HOST and level not in shape.levels
+    ]
 
 
 def _list(names: Sequence[str]) -> str:

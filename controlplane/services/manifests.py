@@ -51,6 +51,8 @@ _TEXT: Callable[[str], object] = str
 ANNOTATIONS: Mapping[str, tuple[tuple[str, ...], Callable[[str], object]]] = {
     "topology-required": (("podSets", "topology", "required"), _TEXT),
     "topology-preferred": (("podSets", "topology", "preferred"), _TEXT),
+    "slice-size": (("podSets", "topology", "slices", "size"), _whole),
+    "slice-level": (("podSets", "topology", "slices", "required"), _TEXT),
     "flavors": (("podSets", "flavors"), lambda text: [{"name": name} for name in _words(text)]),
     "min-replicas": (("podSets", "minReplicas"), _whole),
     "pool": (("pool",), _TEXT),
@@ -62,6 +64,9 @@ ANNOTATIONS: Mapping[str, tuple[tuple[str, ...], Callable[[str], object]]] = {
     "on-cluster-loss": (("onClusterLoss",), _TEXT),
     "clusters-avoid": (("clusters", "avoid"), _words),
     "clusters-selector": (("clusters", "selector"), _pairs),
+    "clusters-max": (("clusters", "max"), _whole),
+    "requires-storage": (("requires", "storage"), _words),
+    "requires-data": (("requires", "data"), _words),
 }
 """The published fields: what an annotation `muster.dev/<field>` sets in the Workload's spec."""
 

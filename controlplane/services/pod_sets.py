@@ -6,14 +6,22 @@ A submit and a described world read documents by this one module, so that neithe
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
-from controlplane.contract.rest.workloads import PodSetSpec, WorkloadDocument
+from controlplane.contract.rest.workloads import (
+    SPEED_UNIT,
+    PodSetSpec,
+    Requires,
+    TopologyRequest,
+    WorkloadDocument,
+)
 from controlplane.core.demand import PodNeeds, PodSet, TopologyMode
 from controlplane.core.ids import FlavorName
 from controlplane.services.errors import Fault, Invalid
 from controlplane.services.podspec import VENDORS, PodFacts, TemplateReader
 
 MIG = "-mig-"
+_NO_LEVEL = TopologyRequest.model_construct()
 Known = Callable[[PodFacts], Sequence[FlavorName]]
 """Every Flavor of what a pod asks for that the Queue's tree or a cluster knows; asked where a document names none."""
 
@@ -42,7 +50,10 @@ def templates_of(document: WorkloadDocument, *, is_manifest: bool, is_needed: bo
 
 def pod_sets_of(document: WorkloadDocument, facts: Sequence[PodFacts], known: Known) -> tuple[PodSet, ...]:
     """The PodSets of a document, with `facts` of their templates in the same order; raises Invalid."""
-    return tuple(_pod_set(each, read, known) for each, read in zip(document.spec.pod_sets, facts, strict=True))
+    requires = document.spec.requires or Requires()
+    return tuple(
+        _pod_set(each, read, known, requires) for each, read in zip(document.spec.pod_sets, facts, strict=True)
+    )
 
 
 def flavors_among(listed: Iterable[str], read: PodFacts) -> list[FlavorName]:
@@ -62,7 +73,7 @@ def shape_of(document: WorkloadDocument) -> str:
     return hashlib.sha256(json.dumps(templates, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _pod_set(spec: PodSetSpec, read: PodFacts, known: Known) -> PodSet:
+def _pod_set(spec: PodSetSpec, read: PodFacts, known: Known, requires: Requires) -> PodSet:
     devices = read.devices if spec.devices is None else spec.devices
     if read.devices and devices != read.devices:
         words = f"PodSet {spec.name} says {devices} devices per pod, its template's limits say {read.devices}"
@@ -73,13 +84,38 @@ def _pod_set(spec: PodSetSpec, read: PodFacts, known: Known) -> PodSet:
     elif devices and read.vendor and not all(flavor.startswith(read.vendor) for flavor in flavors):
         words = f"the template asks for {read.resource}, which none but {read.vendor}'s flavors are"
         raise _invalid("/spec/podSets", "invalid-value", words)
-    topology = spec.topology
-    mode, level = TopologyMode.NONE, ""
-    if topology is not None and topology.required is not None:
-        mode, level = TopologyMode.REQUIRED, topology.required
-    elif topology is not None and topology.preferred is not None:
-        mode, level = TopologyMode.PREFERRED, topology.preferred
-    return PodSet(spec.name, spec.replicas, devices, flavors if devices else (), read.needs, mode, level)
+    topology = spec.topology or _NO_LEVEL
+    mode = TopologyMode.NONE if topology.preferred is None else TopologyMode.PREFERRED
+    return PodSet(
+        name=spec.name,
+        replicas=spec.replicas,
+        devices=devices,
+        flavors=flavors if devices else (),
+        needs=_needs(read.needs, requires),
+        topology_mode=mode if topology.required is None else TopologyMode.REQUIRED,
+        topology_level=topology.required or topology.preferred or "",
+        speeds=_speeds(spec),
+        min_replicas=spec.min_replicas,
+        slice_size=0 if topology.slices is None else topology.slices.size,
+        slice_level="" if topology.slices is None else topology.slices.required,
+        with_pod_set=topology.with_ or "",
+    )
+
+
+def _needs(of_template: PodNeeds, requires: Requires) -> PodNeeds:
+    """What each pod needs: the larger of what its template asks for and of what the Workload requires."""
+    return replace(
+        of_template,
+        rdma=max(of_template.rdma, requires.rdma or 0),
+        hugepages_bytes=max(of_template.hugepages_bytes, requires.hugepages or 0),
+        local_storage_bytes=max(of_template.local_storage_bytes, requires.local_storage or 0),
+    )
+
+
+def _speeds(spec: PodSetSpec) -> tuple[int, ...]:
+    """In thousandths of the first, whatever number that one was given; nothing where all are alike."""
+    speeds = [flavor.speed for flavor in spec.flavors]
+    return tuple(max(1, SPEED_UNIT * each // speeds[0]) for each in speeds) if len(set(speeds)) > 1 else ()
 
 
 def _of_one_vendor(found: Sequence[FlavorName], read: PodFacts) -> tuple[FlavorName, ...]:

@@ -14,13 +14,13 @@ from controlplane.services.recent import RecentWorld
 
 
 def never_satisfiable(
-    uow: UnitOfWork, recent: RecentWorld, queue: QueueId, pod_sets: Sequence[PodSet]
+    uow: UnitOfWork, recent: RecentWorld, queue: QueueId, pod_sets: Sequence[PodSet], clusters_max: int = 1
 ) -> Reason | None:
     """Why no cycle could ever admit these PodSets, or None if one might."""
     world = recent.get(uow)
     if queue in world.tree.queues:
-        might = entitlement.never_satisfiable(world.tree, queue, pod_sets, world.totals) is None
+        might = entitlement.never_satisfiable(world.tree, queue, pod_sets, world.totals, clusters_max) is None
         if might:
             return None
     world = recent.fresh(uow)
-    return entitlement.never_satisfiable(world.tree, queue, pod_sets, world.totals)
+    return entitlement.never_satisfiable(world.tree, queue, pod_sets, world.totals, clusters_max)

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import cast
 
 from controlplane.contract.rest.common import Json, Warned
-from controlplane.contract.rest.workloads import PodSetView, WorkloadDocument, WorkloadView
-from controlplane.core.demand import PodSet, TopologyMode
+from controlplane.contract.rest.workloads import SPEED_UNIT, PodSetView, WorkloadDocument, WorkloadView, topology_words
+from controlplane.core.demand import PodSet
 from controlplane.core.facts.ledger import AuditEntry
 from controlplane.core.facts.workloads import NewWorkload, SubmissionSite
 from controlplane.core.ids import FlavorName, WorkloadId
@@ -62,7 +62,7 @@ def submit(
     namespace = _namespace(site, submission.manifest)
     facts = templates_of(document, is_manifest=submission.manifest is not None)
     pod_sets = pod_sets_of(document, facts, lambda read: _known_flavors(uow, known, site, read))
-    if (refused := never_satisfiable(uow, known, site.queue, pod_sets)) is not None:
+    if (refused := never_satisfiable(uow, known, site.queue, pod_sets, document.spec.clusters.max)) is not None:
         raise Invalid(refused.sentence(), slug="never-satisfiable")
     name = document.metadata.name
     if site.live is not None:
@@ -141,9 +141,11 @@ def _view(new: NewWorkload, queue: str, pool: str, now: datetime) -> WorkloadVie
                 replicas=each.replicas,
                 devices=each.devices,
                 flavors=list(each.flavors),
-                topology=""
-                if each.topology_mode is TopologyMode.NONE
-                else f"{each.topology_mode} {each.topology_level}",
+                topology=topology_words(
+                    each.topology_mode, each.topology_level, (each.slice_size, each.slice_level), each.with_pod_set
+                ),
+                min_replicas=each.min_replicas,
+                speeds=list(each.speeds),
             )
             for each in new.pod_sets
         ],
@@ -176,11 +178,17 @@ def _stored_spec(document: WorkloadDocument, pod_sets: Sequence[PodSet], namespa
             **given.model_dump(mode="json", by_alias=True, exclude_defaults=True),
             "replicas": each.replicas,
             "devices": each.devices,
-            "flavors": [{"name": flavor} for flavor in each.flavors],
+            "flavors": _stored_flavors(each),
         }
         for given, each in zip(document.spec.pod_sets, pod_sets, strict=True)
     ]
     return spec
+
+
+def _stored_flavors(pod_set: PodSet) -> list[dict[str, object]]:
+    speeds = pod_set.speeds or (SPEED_UNIT,) * len(pod_set.flavors)
+    chosen = zip(pod_set.flavors, speeds, strict=True)
+    return [{"name": name} if speed == SPEED_UNIT else {"name": name, "speed": speed} for name, speed in chosen]
 
 
 def _not_leaf(path: str) -> Invalid:

@@ -24,18 +24,19 @@ _ILL = frozenset({"unhealthy", "lost"})
 def apply_body(order: WorkloadOrder, pins: Sequence[PodPin], budgets: Document | None = None) -> Document:
     """The body of an apply directive: one cluster's part of an Attempt, `pins` being its pods in order of rank.
 
-    Each PodSet is as large as the number of its pins here, while `world_size` counts the whole Attempt. A pin names
+    Each PodSet is as large as the number of its pins here, while `world_size` counts the whole Attempt. The part of a
+    divided one that does not begin with its first pod is plain pods, since a Job counts its own from 0. A pin names
     the Kubernetes resource of its Flavor on its node: `uow.fleet.resources` tells it. `budgets` is what the Cluster's
     document says of them.
     """
-    sizes: dict[str, int] = {}
+    indexes: dict[str, list[int]] = {}
     for pin in pins:
-        sizes[pin.pod_set] = sizes.get(pin.pod_set, 0) + 1
+        indexes.setdefault(pin.pod_set, []).append(pin.index)
     body: dict[str, Any] = {
         "name": order.name,
         "namespace": order.namespace,
         "world_size": order.world_size,
-        "pod_sets": [_pod_set(order, name, size) for name, size in sizes.items()],
+        "pod_sets": [_pod_set(order, name, found) for name, found in indexes.items()],
         "pins": [
             {"pod_set": p.pod_set, "index": p.index, "rank": p.rank, "node": p.node, "resource": p.resource,
              "amount": p.amount}
@@ -185,11 +186,13 @@ def _withheld(card: Card) -> int:
     return card.slots_allocatable if card.is_cordoned and card.health not in _ILL else 0
 
 
-def _pod_set(order: WorkloadOrder, name: str, size: int) -> dict[str, Any]:
+def _pod_set(order: WorkloadOrder, name: str, indexes: Sequence[int]) -> dict[str, Any]:
     stated = order.spec.get("podSets")
     assert isinstance(stated, list)
     found = next(one for one in stated if one["name"] == name)
-    told: dict[str, Any] = {"name": name, "replicas": size, "template": found.get("template") or {}}
+    told: dict[str, Any] = {"name": name, "replicas": len(indexes), "template": found.get("template") or {}}
+    if min(indexes):
+        told["kind"] = "Pods"
     job = order.manifest.get("spec") if order.manifest is not None else None
     kept = {key: value for key, value in job.items() if key in _JOB_FIELDS_KEPT} if isinstance(job, Mapping) else {}
     return {**told, "job": kept} if kept else told

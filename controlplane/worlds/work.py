@@ -113,7 +113,9 @@ class WorkReader:
         owned = {FlavorName(flavor): sum(of.values()) for flavor, of in self._totals.items()}
         tree = QuotaTree(self._tree.queues.values(), self.work.usage(), owned)
         for member, workload in waits:
-            refused = entitlement.never_satisfiable(tree, workload.queue, workload.pod_sets, self._totals)
+            refused = entitlement.never_satisfiable(
+                tree, workload.queue, workload.pod_sets, self._totals, workload.clusters_max
+            )
             if refused is not None:
                 pointer = "/spec/podSets" if member.manifest is None else "/spec"
                 self._mistakes.add(member, pointer, f"it could never start. {refused.sentence()}")

@@ -55,6 +55,7 @@ def metadata(**changed: object) -> dict[str, Any]:
     return manifest
 
 
+SLICES = {"slices": {"size": 4, "required": "rack"}, "preferred": "block"}
 DEEP = "[" * 100_000 + "]" * 100_000
 AMOUNTS: list[object] = [2**63, -1, 0, 1.0, 1.5, "4", True, None, [], 100_001]
 CASES: dict[str, tuple[Body, int, str]] = {
@@ -114,16 +115,25 @@ CASES: dict[str, tuple[Body, int, str]] = {
         {**workload(), "metadata": {"name": "a", "labels": {"muster.dev/x": "1"}}}, 422, "reserved-metadata",
     ),
     # what nothing obeys yet
-    "minReplicas": (pods(minReplicas=2), 422, "not-yet"),
-    "slices": (pods(topology={"required": "rack", "slices": {"size": 2, "required": "host"}}), 422, "not-yet"),
-    "with": (pods(topology={"required": "rack", "with": "leader"}), 422, "not-yet"),
-    "speed": (pods(flavors=[{"name": "nvidia-h100-80gb", "speed": 500}]), 422, "not-yet"),
-    "requires": (workload(requires={"rdma": 8}), 422, "not-yet"),
     "maxRuntime": (workload(maxRuntime="12h"), 422, "not-yet"),
     "checkpoint": (workload(checkpoint={"mode": "handshake"}), 422, "not-yet"),
     "onClusterLoss": (workload(onClusterLoss="replace"), 422, "not-yet"),
     "disturb": (workload(disturb={"mostPerDay": 3}), 422, "not-yet"),
-    "clusters.max": (workload(clusters={"max": 2}), 422, "not-yet"),
+    "a warm image": (workload(requires={"image": "warm"}), 422, "not-yet"),
+    # what contradicts itself
+    "more pods at least than at most": (pods(minReplicas=5), 422, "invalid-quantity"),
+    "slices that do not divide the pods": (pods(replicas=6, topology=SLICES), 422, "invalid-quantity"),
+    "slices that do not divide the least pods": (
+        pods(replicas=8, minReplicas=6, topology=SLICES), 422, "invalid-quantity",
+    ),
+    "two levels": (pods(topology={"required": "rack", "preferred": "block"}), 422, "invalid-value"),
+    "no level": (pods(topology={}), 422, "invalid-value"),
+    "a leader with a level of its own": (pods(topology={"required": "rack", "with": "x"}), 422, "invalid-value"),
+    "a leader of nobody": (pods(topology={"with": "nobody"}), 422, "invalid-value"),
+    "a leader of itself": (pods(topology={"with": "trainer"}), 422, "invalid-value"),
+    "no clusters": (workload(clusters={"max": 0}), 422, "invalid-quantity"),
+    "too many clusters": (workload(clusters={"max": 65}), 422, "invalid-quantity"),
+    "disk that is no amount": (workload(requires={"localStorage": "much"}), 422, "invalid-quantity"),
     # never
     "more than the queue could ever use": (pods(replicas=1_000), 422, "never-satisfiable"),
     # what goes round the planner

@@ -46,6 +46,8 @@ def test_what_could_start_nowhere_today_is_taken_with_a_warning(plane: Plane, ap
         " there are host, rack"
     }
     assert "has no effect" in submitted("wished", topology={"preferred": "rakc"})["level-unknown"]
+    slices = {"slices": {"size": 1, "required": "nvlink"}}
+    assert "waits until one has" in submitted("sliced", topology=slices)["level-unknown"]
     either = [{"name": H100}, {"name": "nvidia-h200-141gb"}]
     assert submitted("unknown", flavors=either) == {
         "flavor-unknown": f"no enrolled cluster has nvidia-h200-141gb; there are {H100}"

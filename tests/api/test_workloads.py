@@ -14,8 +14,11 @@ def test_a_submitted_workload_waits_and_is_shown_with_what_was_read_from_it(tree
     assert (made["state"], made["queue"], made["owner"]) == ("pending", "research/nlp", "admin")
     shown = tree.get(answer.headers["Location"]).json()
     assert shown["podSets"] == [
-        {"name": "trainer", "replicas": 4, "devices": 8, "flavors": ["nvidia-h100-80gb"], "topology": ""}
-    ]
+        {
+            "name": "trainer", "replicas": 4, "minReplicas": None, "devices": 8, "flavors": ["nvidia-h100-80gb"],
+            "speeds": [], "topology": "",
+        }
+    ]  # fmt: skip
     assert shown["spec"]["namespace"] == "nlp"
     assert tree.get("/api/v1/workloads/llama").json()["id"] == made["id"]
 
@@ -32,10 +35,38 @@ def test_a_job_manifest_is_a_workload(tree: httpx.Client) -> None:
     made = tree.post("/api/v1/workloads", json=manifest).json()
     assert made["kind"] == "Job"
     assert made["priority"] == 700
-    assert made["podSets"] == [
-        {"name": "main", "replicas": 4, "devices": 8, "flavors": ["nvidia-h100-80gb"], "topology": "required rack"}
-    ]
+    assert [(each["name"], each["replicas"], each["devices"]) for each in made["podSets"]] == [("main", 4, 8)]
+    assert made["podSets"][0]["topology"] == "required rack"
     assert any("backoffLimit" in warning["detail"] for warning in made["warnings"])
+
+
+def test_what_a_workload_asks_of_its_place_is_shown_as_it_was_asked_for(tree: httpx.Client) -> None:
+    trainer = {
+        "replicas": 8,
+        "minReplicas": 4,
+        "flavors": [{"name": "nvidia-h100-80gb"}, {"name": "nvidia-a100-80gb", "speed": 480}],
+        "topology": {"preferred": "block", "slices": {"size": 4, "required": "rack"}},
+    }
+    asked = {"requires": {"storage": ["nvme"], "rdma": 8, "hugepages": "64Gi"}, "clusters": {"max": 3}}
+    tree.post("/api/v1/workloads", json=workload("placed", trainer, strategy="dynamic", **asked))
+    shown = tree.get("/api/v1/workloads/placed").json()
+    assert shown["podSets"] == [
+        {
+            "name": "trainer", "replicas": 8, "minReplicas": 4, "devices": 8, "speeds": [1000, 480],
+            "flavors": ["nvidia-h100-80gb", "nvidia-a100-80gb"], "topology": "preferred block, slices of 4 in one rack",
+        }
+    ]  # fmt: skip
+    assert shown["spec"]["podSets"][0]["flavors"][1] == {"name": "nvidia-a100-80gb", "speed": 480}
+    assert shown["spec"]["requires"] == {"storage": ["nvme"], "rdma": 8, "hugepages": 64 * 2**30}
+
+
+def test_the_annotations_of_a_job_say_the_same(tree: httpx.Client) -> None:
+    told = {"slice-size": "2", "slice-level": "rack", "min-replicas": "2", "clusters-max": "2", "requires-data": "a,b"}
+    manifest = job("annotated", annotations={f"muster.dev/{key}": value for key, value in told.items()})
+    made = tree.post("/api/v1/workloads", json=manifest).json()
+    assert made["podSets"][0]["topology"] == "slices of 2 in one rack"
+    assert made["podSets"][0]["minReplicas"] == 2
+    assert (made["spec"]["clusters"], made["spec"]["requires"]) == ({"max": 2}, {"data": ["a", "b"]})
 
 
 def test_a_live_name_is_taken_once_per_queue(tree: httpx.Client) -> None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from controlplane.cli import render, story
 from controlplane.cli.following import Teller
 from controlplane.cli.render import Json
+from controlplane.cli.workloads import pod_set_line
 from controlplane.contract.rest.common import ReasonView
 from controlplane.contract.rest.workloads import (
     AttemptView,
@@ -47,6 +48,17 @@ def reclaimed(**changed: object) -> AttemptView:
         running_at=NOW - timedelta(minutes=30), stop_ordered_at=NOW - timedelta(minutes=10),
     )  # fmt: skip
     return ended.model_copy(update=changed)
+
+
+def test_what_a_pod_set_asks_for_is_a_line() -> None:
+    asked = PodSetView(
+        name="main", replicas=16, devices=8, flavors=["h100", "a100"], topology="required rack", min_replicas=12,
+        speeds=[1000, 480],
+    )  # fmt: skip
+    words = pod_set_line(asked.model_dump(mode="json", by_alias=True))
+    assert words == "main: 12 to 16 pods of 8 h100 (speed 1) or a100 (speed 0.48), required rack"
+    plain = PodSetView(name="main", replicas=1, devices=8, flavors=["h100"])
+    assert pod_set_line(plain.model_dump(mode="json", by_alias=True)) == "main: 1 pod of 8 h100"
 
 
 def test_who_waits_is_told_why_and_until_when() -> None:

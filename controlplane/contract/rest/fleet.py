@@ -80,8 +80,22 @@ class ClusterBudgets(RestModel):
     ready_seconds: Budget = _USUAL.ready_seconds
 
 
+class ClusterFacts(RestModel):
+    """What Workloads may require of a cluster: classes of storage that it has, and data that is near."""
+
+    storage: list[Name] = Field(default_factory=list, max_length=64)
+    data: list[PlainText] = Field(default_factory=list, max_length=1_000)
+
+    def named(self) -> list[str]:
+        """As a Workload's `requires` asks for them."""
+        return [*(f"storage/{name}" for name in self.storage), *(f"data/{name}" for name in self.data)]
+
+
 class ClusterSpec(RestModel):
-    """One Kubernetes cluster. `nodes` only in worlds and simulated clusters."""
+    """One Kubernetes cluster. `nodes` only in worlds and simulated clusters.
+
+    Pods of clusters with the same `networkDomain` reach each other, so a gang may be divided over these.
+    """
 
     pool: Name = "default"
     suspect_seconds: Annotated[int, Field(strict=True, ge=1, le=86_400)] = 30
@@ -89,14 +103,13 @@ class ClusterSpec(RestModel):
     budgets: ClusterBudgets = ClusterBudgets()
     topology_keys: dict[Name, Annotated[str, Field(max_length=316)]] = Field(default_factory=dict, max_length=8)
     network_domain: Name | None = None
+    facts: ClusterFacts = ClusterFacts()
     nodes: list[WorldNodes] | None = None
 
     @model_validator(mode="after")
     def _obeyed(self) -> "ClusterSpec":
         if self.unreachable_seconds <= self.suspect_seconds:
             raise refusal("invalid-quantity", "unreachableSeconds is more than suspectSeconds")
-        if self.network_domain is not None:
-            raise not_yet("networkDomain", "a gang stays in one cluster")
         return self
 
 

@@ -25,13 +25,14 @@ from controlplane.contract.rest.common import (
     Warned,
     refusal,
 )
-from controlplane.contract.rest.quantities import Duration
+from controlplane.contract.rest.quantities import Duration, MemoryBytes
 
 PRIORITY_CLASSES = {"production": 1_000_000, "high": 10_000, "normal": 1_000, "low": 500, "best-effort": 100}
 PRIORITY_MAX = 1_000_000
 REPLICAS_MAX = 100_000
 DEVICES_MAX = 1_000_000
 SPEED_UNIT = 1_000
+CLUSTERS_MAX = 64
 
 
 def not_yet(field: str, words: str = "") -> ValueError:
@@ -47,14 +48,17 @@ class FlavorChoice(RestModel):
 
 
 class SliceRequest(RestModel):
-    """Groups of pods inside a PodSet that must share a domain each."""
+    """Groups of `size` pods inside a PodSet that must share a domain of level `required` each."""
 
     size: Positive
     required: Name
 
 
 class TopologyRequest(RestModel):
-    """One level at which the PodSet must (`required`) or would like to (`preferred`) share a domain."""
+    """One level at which the PodSet must (`required`) or would like to (`preferred`) share a domain.
+
+    `slices` are finer groups inside it. `with` names the PodSet that this one sits beside, at the level of that one.
+    """
 
     required: Name | None = None
     preferred: Name | None = None
@@ -63,17 +67,21 @@ class TopologyRequest(RestModel):
 
     @model_validator(mode="after")
     def _one_of(self) -> "TopologyRequest":
-        if self.slices is not None:
-            raise not_yet("topology.slices")
-        if self.with_ is not None:
-            raise not_yet("topology.with")
-        if (self.required is None) == (self.preferred is None):
+        if self.required is not None and self.preferred is not None:
             raise refusal("invalid-value", "topology names one level, either required or preferred")
+        is_bare = self.required is None and self.preferred is None
+        if self.with_ is not None and (self.slices is not None or not is_bare):
+            raise refusal("invalid-value", "topology.with takes the level of the PodSet that it names; give no other")
+        if is_bare and self.slices is None and self.with_ is None:
+            raise refusal("invalid-value", "topology names a level (required or preferred), slices, or with")
         return self
 
 
 class PodSetSpec(RestModel):
-    """Identical pods. `devices` per pod, read from the template's limits where absent."""
+    """Identical pods. `devices` per pod, read from the template's limits where absent.
+
+    With `minReplicas` it starts with as many pods as there is room for, at least so many and at most `replicas`.
+    """
 
     name: Name
     replicas: Annotated[int, Field(strict=True, ge=1, le=REPLICAS_MAX)] = 1
@@ -85,40 +93,61 @@ class PodSetSpec(RestModel):
 
     @model_validator(mode="after")
     def _obeyed(self) -> "PodSetSpec":
-        if self.min_replicas is not None and self.min_replicas != self.replicas:
-            raise not_yet("minReplicas", "all replicas start or none does")
+        if self.min_replicas is not None and self.min_replicas > self.replicas:
+            words = f"minReplicas is {self.min_replicas}, and there are {self.replicas} replicas"
+            raise refusal("invalid-quantity", words)
+        size = self.topology.slices.size if self.topology is not None and self.topology.slices is not None else 1
+        for name, pods in (("replicas", self.replicas), ("minReplicas", self.min_replicas or size)):
+            if pods % size:
+                raise refusal("invalid-quantity", f"{name} is {pods}, which is no multiple of slices of {size} pods")
         names = [flavor.name for flavor in self.flavors]
         if len(set(names)) < len(names):
             raise refusal("invalid-value", "a Flavor is named twice")
-        if any(flavor.speed != SPEED_UNIT for flavor in self.flavors):
-            raise not_yet("flavors[].speed", "the order of preference is")
         return self
 
 
 class Requires(RestModel):
-    """Facts that clusters and nodes must have."""
+    """Facts that clusters must have (`storage`, `data`), and what each pod needs of its node beside its template."""
 
     storage: list[Name] = Field(default_factory=list, max_length=32)
     data: list[PlainText] = Field(default_factory=list, max_length=64)
     image: Literal["warm"] | None = None
     rdma: Count | None = None
-    hugepages: PlainText | None = None
-    local_storage: PlainText | None = None
+    hugepages: MemoryBytes | None = None
+    local_storage: MemoryBytes | None = None
+
+    @field_validator("image")
+    @classmethod
+    def _cold(cls, value: str | None) -> str | None:
+        if value is not None:
+            raise not_yet("requires.image")
+        return value
 
 
 class ClusterChoice(RestModel):
-    """Which clusters may take it."""
+    """Which clusters may take it, and over how many of one network domain it may be divided.
 
-    max: Positive = 1
+    Divided are whole PodSets, and PodSets in slices between these. Rank 0 is found by name in its own cluster only.
+    """
+
+    max: Annotated[int, Field(strict=True, ge=1, le=CLUSTERS_MAX)] = 1
     selector: dict[str, PlainText] = Field(default_factory=dict, max_length=32)
     avoid: list[Name] = Field(default_factory=list, max_length=256)
 
-    @field_validator("max")
-    @classmethod
-    def _one(cls, value: int) -> int:
-        if value > 1:
-            raise not_yet("clusters.max above 1")
-        return value
+
+def _check_company(pod_sets: list[PodSetSpec]) -> None:
+    """Every PodSet that `topology.with` names is there, and nobody sits beside itself in the end."""
+    beside = {each.name: each.topology.with_ for each in pod_sets if each.topology is not None and each.topology.with_}
+    names = {each.name for each in pod_sets}
+    for name, other in beside.items():
+        if other not in names:
+            raise refusal("invalid-value", f"PodSet {name} sits with {other}, and there is no such PodSet")
+        seen, at = {name}, other
+        while at in beside and at not in seen:
+            seen.add(at)
+            at = beside[at]
+        if at in seen:
+            raise refusal("invalid-value", f"PodSet {name} sits with itself, by way of {other}")
 
 
 class CheckpointSpec(RestModel):
@@ -166,12 +195,13 @@ class WorkloadSpec(RestModel):
             raise refusal("invalid-value", "give priority or priorityClass, not both")
         if self.on_cluster_loss == "replace":
             raise not_yet("onClusterLoss: replace", "hold is")
-        for field, value in (("requires", self.requires), ("maxRuntime", self.max_runtime), ("disturb", self.disturb)):
+        for field, value in (("maxRuntime", self.max_runtime), ("disturb", self.disturb)):
             if value is not None:
                 raise not_yet(field)
         names = [pod_set.name for pod_set in self.pod_sets]
         if len(set(names)) < len(names):
             raise refusal("name-conflict", "two PodSets have the same name")
+        _check_company(self.pod_sets)
         if sum(pod_set.replicas for pod_set in self.pod_sets) > REPLICAS_MAX:
             raise refusal("invalid-quantity", f"a Workload has at most {REPLICAS_MAX} pods in all")
         return self
@@ -198,7 +228,20 @@ class PodSetView(RestModel):
     replicas: int
     devices: int
     flavors: list[str]
-    topology: str = ""  # "required rack"
+    topology: str = ""  # "required rack, slices of 4 in one nvlink-domain"
+    min_replicas: int | None = None  # of an elastic one: how many of `replicas` must start
+    speeds: list[int] = Field(default_factory=list)  # of the flavors, in thousandths of the first; empty: all alike
+
+
+def topology_words(mode: str, level: str, slices: tuple[int, str], beside: str) -> str:
+    """What a PodSet asks for, in a line; "" if nothing. `slices` are their size, 0 if none, and their level."""
+    size, slice_level = slices
+    told = [
+        f"{mode} {level}" if mode != "none" else "",
+        f"slices of {size} in one {slice_level}" if size else "",
+        f"with {beside}" if beside else "",
+    ]
+    return ", ".join(each for each in told if each)
 
 
 class NodeUse(RestModel):

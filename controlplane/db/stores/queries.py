@@ -25,6 +25,7 @@ from controlplane.contract.rest.workloads import (
     PodWords,
     WorkloadSummary,
     WorkloadView,
+    topology_words,
 )
 from controlplane.core.facts.queries import (
     AuditFilter,
@@ -273,9 +274,15 @@ def _summary(row: Line, scope: Scope) -> WorkloadSummary:
 
 
 def _pod_set(row: Line) -> PodSetView:
-    topology = "" if row.topology_mode == "none" else f"{row.topology_mode} {row.topology_level}"
+    slices = int(row.slice_size), row.slice_level
     return PodSetView(
-        name=row.name, replicas=row.replicas, devices=row.devices, flavors=list(row.flavors), topology=topology
+        name=row.name,
+        replicas=row.replicas,
+        devices=row.devices,
+        flavors=list(row.flavors),
+        topology=topology_words(row.topology_mode, row.topology_level, slices, row.with_pod_set),
+        min_replicas=row.min_replicas,
+        speeds=list(row.speeds),
     )
 
 

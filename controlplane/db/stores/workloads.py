@@ -41,11 +41,16 @@ _ADD = text("""
         INSERT INTO audit (at, actor, request_id, action, object_kind, object_id, state_to, facts)
         SELECT :now, :actor, :request_id, :action, :object_kind, :object_id, :state, CAST(:facts AS jsonb) FROM added)
     INSERT INTO pod_set (workload_id, name, position, replicas, devices, flavors, cpu_milli, memory_bytes,
-                         topology_mode, topology_level)
+                         topology_mode, topology_level, min_replicas, rdma, hugepages_bytes, local_storage_bytes,
+                         slice_size, slice_level, with_pod_set, speeds)
     SELECT added.id, each.name, each.position, each.replicas, each.devices, each.flavors, each.cpu_milli,
-           each.memory_bytes, each.topology_mode, each.topology_level
+           each.memory_bytes, each.topology_mode, each.topology_level, each.min_replicas, each.rdma,
+           each.hugepages_bytes, each.local_storage_bytes, each.slice_size, each.slice_level, each.with_pod_set,
+           each.speeds
     FROM added, jsonb_to_recordset(:pod_sets) AS each (name text, position int, replicas bigint, devices bigint,
-         flavors jsonb, cpu_milli bigint, memory_bytes bigint, topology_mode text, topology_level text)""").bindparams(
+         flavors jsonb, cpu_milli bigint, memory_bytes bigint, topology_mode text, topology_level text,
+         min_replicas bigint, rdma bigint, hugepages_bytes bigint, local_storage_bytes bigint, slice_size bigint,
+         slice_level text, with_pod_set text, speeds jsonb)""").bindparams(
     bindparam("spec", type_=JSONB),
     bindparam("manifest", type_=JSONB(none_as_null=True)),
     bindparam("labels", type_=JSONB),
@@ -115,7 +120,10 @@ class WorkloadStore:
                 "name": each.name, "position": position, "replicas": each.replicas, "devices": each.devices,
                 "flavors": list(each.flavors), "cpu_milli": each.needs.cpu_milli,
                 "memory_bytes": each.needs.memory_bytes, "topology_mode": each.topology_mode,
-                "topology_level": each.topology_level,
+                "topology_level": each.topology_level, "min_replicas": each.min_replicas, "rdma": each.needs.rdma,
+                "hugepages_bytes": each.needs.hugepages_bytes, "local_storage_bytes": each.needs.local_storage_bytes,
+                "slice_size": each.slice_size, "slice_level": each.slice_level, "with_pod_set": each.with_pod_set,
+                "speeds": list(each.speeds),
             }
             for position, each in enumerate(new.pod_sets)
         ]  # fmt: skip
