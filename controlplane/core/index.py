@@ -105,6 +105,10 @@ class FleetIndex:
             return 0
         return self._fits(size, index)
 
+    def is_ruled(self, size: PodSize) -> bool:
+        """Whether rules or taints keep such pods from any node of the fleet."""
+        return self._allowed(size) is not None
+
     def eligible(self, size: PodSize, domain: int) -> int:
         """How many Nodes of a domain the size's rules allow and its Flavor is on; walks them, so it is for Reasons."""
         allowed, owned = self._allowed(size), self._seen
@@ -113,8 +117,17 @@ class FleetIndex:
             for index in self.nodes_of(domain)
         )
 
+    def ruled_out(self, size: PodSize, domain: int) -> int:
+        """How many more pods of that size a domain's nodes would take but for the rules; walks them, as `eligible`."""
+        allowed = self._allowed(size)
+        if allowed is None:
+            return 0
+        kept_out = (index for index in self.nodes_of(domain) if index not in allowed and not self._closed[index])
+        return sum(self._fits(size, index) for index in kept_out)
+
     def largest_when_empty(self, size: PodSize, cluster: ClusterId, level: int) -> int:
         """How many pods the largest domain of a level owns the devices for, on nodes that the rules allow."""
+        assert size.devices, "what has no devices is not owned"
         key = (size.devices_only, cluster, level)
         if key not in self._when_empty:
             sums: dict[int, int] = {}

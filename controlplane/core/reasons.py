@@ -36,6 +36,8 @@ class ReasonCode(StrEnum):
     TOPOLOGY_LEVEL_UNKNOWN = "topology-level-unknown"
     SLICES_TOO_FRAGMENTED = "slices-too-fragmented"
     TOGETHER_TOO_FRAGMENTED = "together-too-fragmented"
+    NODES_NOT_ELIGIBLE = "nodes-not-eligible"
+    ELIGIBLE_NODES_FULL = "eligible-nodes-full"
     NODES_EXCLUDED = "nodes-excluded"
     UNMODELLED_CONSTRAINT = "unmodelled-constraint"
     EARMARKED_FOR_ANOTHER = "earmarked-for-another"
@@ -91,6 +93,10 @@ _SENTENCES: Mapping[ReasonCode, str] = {
     ReasonCode.SLICES_TOO_FRAGMENTED: "{cluster} has room for {fits} of {slices} slices of {size} pods of {devices}"
     " {flavor} each, every slice in one {level} of {domain} ({free} free).",
     ReasonCode.TOGETHER_TOO_FRAGMENTED: "{cluster} has no {level} with room for {pods} pods of {pod_sets} together.",
+    ReasonCode.NODES_NOT_ELIGIBLE: "{cluster} has {count} nodes that its selector and taints allow, and empty they"
+    " would hold {fits} of {pods} pods of {devices} {flavor} each.",
+    ReasonCode.ELIGIBLE_NODES_FULL: "{cluster} has {count} nodes that its selector and taints allow, and they have room"
+    " for {fits} of {pods} pods of {devices} {flavor} each.",
     ReasonCode.NODES_EXCLUDED: "{cluster} leaves out {count} of its nodes for this workload until {until}.",
     ReasonCode.UNMODELLED_CONSTRAINT: "{cluster}'s scheduler refused {node}: {words}",
     ReasonCode.EARMARKED_FOR_ANOTHER: "{amount} free {flavor} in {cluster} are kept for {workload}.",

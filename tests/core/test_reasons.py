@@ -30,6 +30,8 @@ MADE_IN_CORE = {
     ReasonCode.TOPOLOGY_LEVEL_UNKNOWN: "test_cycle",
     ReasonCode.SLICES_TOO_FRAGMENTED: "test_slices",
     ReasonCode.TOGETHER_TOO_FRAGMENTED: "test_beside",
+    ReasonCode.NODES_NOT_ELIGIBLE: "test_eligibility",
+    ReasonCode.ELIGIBLE_NODES_FULL: "test_eligibility",
     ReasonCode.NODES_EXCLUDED: "test_cycle",
     ReasonCode.UNMODELLED_CONSTRAINT: "test_cycle",
     ReasonCode.EARMARKED_FOR_ANOTHER: "test_cycle",

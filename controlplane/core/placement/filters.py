@@ -9,11 +9,12 @@ from datetime import datetime
 from controlplane.core.capacity import Cluster
 from controlplane.core.demand import LEVEL_HOST, PodSet, TopologyMode, Workload
 from controlplane.core.ids import FlavorName
-from controlplane.core.index import FleetIndex, PodSize
+from controlplane.core.index import NO_FLAVOR, FleetIndex, PodSize
 from controlplane.core.lifecycle import ClusterState
 from controlplane.core.policy import Policy
 from controlplane.core.reasons import Reason, ReasonCode, reason
 from controlplane.core.resources import times
+from controlplane.core.topology import WHOLE_CLUSTER
 
 _BANNED = "without an agent: the last one is banned, and none has enrolled since"
 
@@ -84,7 +85,7 @@ def refuses_pod_set(cluster: Cluster, pod_set: PodSet, index: FleetIndex) -> Rea
         if level not in (cluster.levels or (LEVEL_HOST,)):
             return reason(ReasonCode.TOPOLOGY_LEVEL_UNKNOWN, cluster=cluster.name, level=level)
     if not pod_set.devices:
-        return None
+        return _no_eligible_node(cluster, pod_set, index, [NO_FLAVOR])
     owned = index.owned[cluster.id]
     carried = [flavor for flavor in pod_set.flavors if owned.get(flavor, 0) > 0]
     if not carried:
@@ -97,6 +98,8 @@ def refuses_pod_set(cluster: Cluster, pod_set: PodSet, index: FleetIndex) -> Rea
         return reason(
             ReasonCode.CLUSTER_TOO_SMALL, cluster=cluster.name, total=owned[flavor], flavor=flavor, wanted=wanted
         )
+    if (why := _no_eligible_node(cluster, pod_set, index, carried)) is not None:
+        return why
     if pod_set.slice_size:
         why = _too_small_a_level(cluster, pod_set, index, carried, (pod_set.slice_level, pod_set.slice_size))
         if why is not None:
@@ -104,6 +107,31 @@ def refuses_pod_set(cluster: Cluster, pod_set: PodSet, index: FleetIndex) -> Rea
     if pod_set.topology_mode is TopologyMode.REQUIRED:
         return _too_small_a_level(cluster, pod_set, index, carried, (pod_set.topology_level, pod_set.least))
     return None
+
+
+def _no_eligible_node(cluster: Cluster, pod_set: PodSet, index: FleetIndex, carried: list[FlavorName]) -> Reason | None:
+    """Whether its rules leave it too few nodes even if they were empty."""
+    sizes = [PodSize.of(flavor, pod_set.devices, pod_set.needs, pod_set.rules) for flavor in carried]
+    if not all(index.is_ruled(size) for size in sizes):
+        return None
+    root = index.tree.root[cluster.id]
+    found = []
+    for size in sizes:
+        count = index.eligible(size, root)
+        most = index.largest_when_empty(size, cluster.id, WHOLE_CLUSTER) if size.devices else count * pod_set.least
+        found.append((most, count, size.flavor))
+    fits, count, flavor = max(found)
+    if fits >= pod_set.least:
+        return None
+    return reason(
+        ReasonCode.NODES_NOT_ELIGIBLE,
+        cluster=cluster.name,
+        count=count,
+        fits=fits,
+        pods=pod_set.least,
+        devices=pod_set.devices,
+        flavor=flavor or "flavor",
+    )
 
 
 def _levels_needed(pod_set: PodSet) -> list[str]:

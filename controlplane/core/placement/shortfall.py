@@ -208,7 +208,10 @@ def _lacks(scenario: Scenario, order: Sequence[PodSet], cluster: ClusterId, room
     if is_required:
         why = reason(ReasonCode.TOPOLOGY_TOO_FRAGMENTED, level=pod_set.topology_level, domain=domain, **facts)
         return Shortfall(missing, why)
-    free = index.free_units(index.tree.root[cluster], size.flavor)
+    root = index.tree.root[cluster]
+    if index.ruled_out(size, root) >= missing > 0:
+        return Shortfall(missing, reason(ReasonCode.ELIGIBLE_NODES_FULL, count=index.eligible(size, root), **facts))
+    free = index.free_units(root, size.flavor)
     return Shortfall(missing, reason(ReasonCode.NOT_ENOUGH_FREE, free=free, **facts))
 
 
