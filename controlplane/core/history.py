@@ -11,21 +11,24 @@ who used nothing keeps its weight, who used its whole share has 1 / (1 + k) of i
 """
 
 from collections.abc import Collection, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, TypeVar
 
 from controlplane.core.decay import ONE, decayed, left_after, microseconds, window
-from controlplane.core.demand import RunningAttempt, Workload
+from controlplane.core.demand import Workload
 from controlplane.core.ids import FlavorName, QueueId
+from controlplane.core.plan import Admit, Plan
 from controlplane.core.policy import Policy
 from controlplane.core.quota import QuotaTree
 from controlplane.core.resources import add, subtract, times
+from controlplane.core.snapshot import Snapshot
 
 WHOLE = 1_000_000  # a weight that counts in full, in millionths
 Account = tuple[QueueId, FlavorName]
 Owner = tuple[QueueId, str]
 Units = Mapping[Account, int]
+Held = tuple[QueueId, str, Iterable[tuple[FlavorName, int]]]  # a leaf, an owner, what an Attempt of theirs charges
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -39,6 +42,15 @@ class Past:
     contended: int = 0
     weight: int = WHOLE
     credit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What is contended at one moment, in units, and who waits for it."""
+
+    wants: Units = field(default_factory=dict)
+    queues: Units = field(default_factory=dict)
+    owners: Mapping[Owner, int] = field(default_factory=dict)
 
 
 class Gathering(Generic[Key]):
@@ -73,6 +85,31 @@ class Gathering(Generic[Key]):
 
     def _growth(self, since: datetime, at: datetime) -> int:
         return ONE * ONE // left_after(microseconds(at - since), self._half_life)
+
+
+def use_after(snapshot: Snapshot, plan: Plan, tree: QuotaTree, now: datetime) -> Use:
+    """What is contended once a Plan is carried out. `tree` is the Snapshot's, and is handed back as it came.
+
+    Who backs off now, or is in no Queue that there is, waits for nobody's units.
+    """
+    admits = [each for each in plan.decisions if isinstance(each, Admit)]
+    started = {admit.workload for admit in admits}
+    waiting = [
+        workload
+        for workload in snapshot.waiting.values()
+        if workload.id not in started and (workload.not_before is None or workload.not_before <= now)
+    ]
+    held: list[Held] = [(at.queue, at.owner, at.charges) for at in snapshot.running.values()]
+    held += [(admit.queue, snapshot.waiting[admit.workload].owner, admit.charges) for admit in admits]
+    elsewhere = {(queue, FlavorName(flavor)): units for (queue, flavor), units in snapshot.usage_elsewhere.items()}
+    mark = tree.checkpoint()
+    for admit in admits:
+        for flavor, amount in admit.charges:
+            tree.charge(admit.queue, flavor, amount)
+    wants = wanted(tree, waiting)
+    use = Use(wants, contended(tree, wants, elsewhere), contended_by_owner(held, waiting))
+    tree.rollback(mark)
+    return use
 
 
 def wanted(tree: QuotaTree, waiting: Iterable[Workload]) -> dict[Account, int]:
@@ -124,7 +161,7 @@ def contended(tree: QuotaTree, wants: Units, elsewhere: Units) -> dict[Account, 
     return used
 
 
-def contended_by_owner(running: Iterable[RunningAttempt], waiting: Iterable[Workload]) -> dict[Owner, int]:
+def contended_by_owner(held_by: Iterable[Held], waiting: Iterable[Workload]) -> dict[Owner, int]:
     """The same within a leaf: units of each owner that another owner of the same Queue waits for."""
     asked: dict[Account, dict[str, int]] = {}
     for workload in waiting:
@@ -135,9 +172,9 @@ def contended_by_owner(running: Iterable[RunningAttempt], waiting: Iterable[Work
                 owners[workload.owner] = add(owners.get(workload.owner, 0), units)
     leaves = {queue for queue, _ in asked}
     held: dict[tuple[Account, str], int] = {}
-    for attempt in running:
-        for flavor, units in attempt.charges if attempt.queue in leaves else ():
-            key = (attempt.queue, flavor), attempt.owner
+    for leaf, name, charges in held_by:
+        for flavor, units in charges if leaf in leaves else ():
+            key = (leaf, flavor), name
             held[key] = held.get(key, 0) + units
     used: dict[Owner, int] = {}
     for ((queue, flavor), owner), units in held.items():

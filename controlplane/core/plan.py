@@ -6,7 +6,7 @@ from datetime import datetime
 
 from controlplane.core.demand import NodeShare
 from controlplane.core.ids import AttemptNumber, ClusterId, FlavorName, NodeId, QueueId, WorkloadId
-from controlplane.core.reasons import Reason
+from controlplane.core.reasons import Reason, ReasonCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,18 @@ Decision = Admit | Reclaim | SetEarmark
 class Plan:
     """All changes of one cycle, in the order in which they were decided.
 
-    `reasons` says for each Workload that waits why it does. `left_over` counts those that the cycle's
-    work units did not reach; the next cycle ranks them anew.
+    `reasons` says for each Workload that waits why it does. `left_over` counts those that the cycle did not
+    reach; where work units ended it, the next cycle begins with them.
     """
 
     decisions: tuple[Decision, ...] = ()
     reasons: Mapping[WorkloadId, tuple[Reason, ...]] = field(default_factory=dict)
     work_units: int = 0
     left_over: int = 0
+
+
+def left_over(plan: Plan, work_units_max: int) -> frozenset[WorkloadId]:
+    """What a cycle did not reach because its work units ended: it is first in the next one."""
+    if plan.work_units < work_units_max:
+        return frozenset()
+    return frozenset(name for name, why in plan.reasons.items() if why[0].code is ReasonCode.BEHIND_OTHERS)

@@ -8,7 +8,7 @@ so a new field with a default needs no line here and old records still load.
 import hashlib
 import json
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import datetime
 from enum import Enum
@@ -26,7 +26,7 @@ from controlplane.core.policy import Policy
 from controlplane.core.quota import QuotaTree
 from controlplane.core.scenario import owned_by_all
 from controlplane.core.snapshot import Snapshot
-from controlplane.core.tenancy import Queue
+from controlplane.core.tenancy import Queue, Standing
 from controlplane.core.warm_tree import WarmTree
 
 Json = str | int | bool | None | list["Json"] | dict[str, "Json"]
@@ -48,6 +48,9 @@ ROWS: Mapping[Table, type] = {
     Table.EXCLUSIONS: Exclusion,
     Table.USAGE_ELSEWHERE: int,
     Table.OWNED_ELSEWHERE: int,
+    Table.STANDINGS: Standing,
+    Table.OWNERS: int,
+    Table.LEFT_OVER: int,
 }
 
 
@@ -97,6 +100,12 @@ class World:
             Change(table, key, self._rows[table][key]) for table in Table for key in sorted(self._rows[table], key=repr)
         )
 
+    def of_left_over(self, left: Collection[WorkloadId]) -> list[Change]:
+        """The changes after which the World has exactly these as left over."""
+        before = self._rows[Table.LEFT_OVER]
+        gone = [Change(Table.LEFT_OVER, key, None) for key in sorted(before, key=str) if key not in left]
+        return [*gone, *(Change(Table.LEFT_OVER, key, 1) for key in sorted(left) if key not in before)]
+
     def freeze(self) -> Snapshot:
         """The Snapshot of now: the tables themselves, which are copied when they change, since rows are values."""
         rows = self._rows
@@ -117,6 +126,9 @@ class World:
             exclusions=cast("tuple[Exclusion, ...]", self._exclusions),
             usage_elsewhere=cast("dict[tuple[QueueId, str], int]", rows[Table.USAGE_ELSEWHERE]),
             owned_elsewhere=cast("dict[FlavorName, int]", rows[Table.OWNED_ELSEWHERE]),
+            standings=cast("dict[QueueId, Standing]", rows[Table.STANDINGS]),
+            owners=cast("dict[tuple[QueueId, str], int]", rows[Table.OWNERS]),
+            left_over=cast("tuple[WorkloadId, ...]", tuple(sorted(rows[Table.LEFT_OVER], key=str))),
         )
 
     def warm_index(self, snapshot: Snapshot) -> FleetIndex:

@@ -81,7 +81,7 @@ POD_SETS = _text("""
 
 ATTEMPTS = _text("""
     SELECT CAST(attempt.workload_id AS text) AS workload_id, attempt.attempt, attempt.state, attempt.placed_at,
-           workload.name, workload.queue_id, workload.priority, workload.pool_id
+           workload.name, workload.queue_id, workload.owner, workload.priority, workload.pool_id
     FROM attempt JOIN workload ON workload.id = attempt.workload_id
     WHERE attempt.changed_xid >= {since} AND (:since > 0 OR (workload.pool_id = :pool AND attempt.state <> 'ended'))
     ORDER BY attempt.workload_id, attempt.attempt""")
@@ -105,6 +105,19 @@ EARMARKS = _text("""
 EXCLUSIONS = _text("""
     SELECT shape, node_id, until, words FROM exclusion
     WHERE changed_xid >= {since} AND pool_id = :pool ORDER BY shape, node_id""")
+
+# A Queue with rows of several Flavors is read whole when one of them changed.
+STANDINGS = _text("""
+    SELECT queue_id, min(weight) AS weight, sum(contended) AS contended, sum(credit) AS credit,
+           max(reckoned_at) AS reckoned_at
+    FROM queue_history
+    WHERE pool_id = :pool AND queue_id IN (
+        SELECT queue_id FROM queue_history WHERE pool_id = :pool AND changed_xid >= {since})
+    GROUP BY queue_id ORDER BY queue_id""")
+
+OWNERS = _text("""
+    SELECT queue_id, owner, used FROM owner_history
+    WHERE pool_id = :pool AND changed_xid >= {since} ORDER BY queue_id, owner""")
 
 # What clusters of other Pools own: a root without a nominal counts it too. A handful of rows, read each time.
 OWNED_ELSEWHERE = _text("""

@@ -40,6 +40,7 @@ from controlplane.core.ids import (
 from controlplane.core.lifecycle import AttemptState, ClusterState
 from controlplane.core.policy import policy_from
 from controlplane.core.tenancy import Queue, Quota
+from controlplane.db import history_reader
 from controlplane.db.planning_sql import (
     ATTEMPTS,
     CHARGES,
@@ -85,6 +86,8 @@ class SqlSnapshotReader:
                 *_exclusions(session, bound, now),
                 *_elsewhere(session, bound),
                 *_owned_elsewhere(session, bound),
+                *history_reader.standings(session, bound),
+                *history_reader.owners(session, bound),
             ]
             row = session.execute(POLICY, bound).one()
             return Reading(
@@ -287,6 +290,7 @@ def _running(session: Session, bound: dict[str, int]) -> Iterator[Change]:
                 clusters=tuple(ClusterId(one) for one in sorted(clusters[row.workload_id])),
                 charges=tuple(charges[row.workload_id]),
                 shares=tuple(shares[row.workload_id]),
+                owner=row.owner,
             ),
         )
 

@@ -26,6 +26,7 @@ from controlplane.db.stores.cordons import CordonStore
 from controlplane.db.stores.documents import DocumentStore
 from controlplane.db.stores.events import EventStore
 from controlplane.db.stores.fleet import FleetStore
+from controlplane.db.stores.history import SqlHistoryStore
 from controlplane.db.stores.ledger import LedgerStore
 from controlplane.db.stores.people import PeopleStore
 from controlplane.db.stores.planning import PlanningStore
@@ -133,6 +134,11 @@ class SqlUnitOfWork:
     def queries(self) -> QueryStore:
         """Read models."""
         return QueryStore(self._session, self.now)
+
+    @cached_property
+    def history(self) -> SqlHistoryStore:
+        """What turns remember."""
+        return SqlHistoryStore(self._session)
 
     @cached_property
     def fleet(self) -> FleetStore:

@@ -11,13 +11,18 @@ from enum import StrEnum
 
 from controlplane.core.cycle import plan_cycle
 from controlplane.core.facts.planning import Change, Horizon, Key, PlannerLease, Reading, Table
+from controlplane.core.history import use_after
 from controlplane.core.ids import PoolId, WorkloadId
+from controlplane.core.index import FleetIndex
 from controlplane.core.measure import measure
-from controlplane.core.plan import Plan
+from controlplane.core.plan import Plan, left_over
+from controlplane.core.quota import QuotaTree
 from controlplane.core.reasons import Reason, ReasonCode
 from controlplane.core.records import World
+from controlplane.core.scenario import owned_here
 from controlplane.core.snapshot import Snapshot
 from controlplane.services.commit import Cycle, commit
+from controlplane.services.history import PoolHistory
 from controlplane.services.ports.planning import SnapshotReader
 from controlplane.services.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory, run
 
@@ -89,6 +94,8 @@ class Planner:
         self._unstored: dict[tuple[Table, Key], Change] = {}  # by row: a Pool where nothing is decided must not grow
         self._said: dict[WorkloadId, tuple[Reason, ...]] = {}
         self._cycles_since_base = 0
+        self._left_over: frozenset[WorkloadId] = frozenset()
+        self._history = PoolHistory(self._pool)
 
     def step(self) -> Step:
         """Look whether the Pool has work, and if so plan and commit one cycle."""
@@ -113,7 +120,10 @@ class Planner:
         reading = self._read()
         snapshot = self._world.freeze()
         index = self._world.warm_index(snapshot)
-        plan = plan_cycle(snapshot, reading.policy, reading.now, index, self._world.warm_tree(snapshot, index))
+        tree = self._world.warm_tree(snapshot, index)
+        plan = plan_cycle(snapshot, reading.policy, reading.now, index, tree)
+        self._left_over = left_over(plan, reading.policy.work_units_max)
+        self._remember(snapshot, plan, reading, index, tree)
         return Planned(lease, version, reading, snapshot, plan)
 
     def commit(self, planned: Planned) -> Step:
@@ -131,10 +141,23 @@ class Planner:
     def _read(self) -> Reading:
         reading = self._tools.reader.read(self._pool, self._horizon)
         self._world.rename(reading.pool_name)
-        told = self._world.apply(reading.changes)
+        told = self._world.apply([*reading.changes, *self._world.of_left_over(self._left_over)])
         self._unstored.update({(change.table, change.key): change for change in told})
         self._horizon = reading.horizon
         return reading
+
+    def _remember(self, snapshot: Snapshot, plan: Plan, reading: Reading, index: FleetIndex, tree: QuotaTree) -> None:
+        """Keep account of what is contended, and now and then reckon it into the weights of the next cycles."""
+        policy, now, lease = reading.policy, reading.now, self._lease
+        if self._history.wants_a_look(policy, now):
+            self._history.look(snapshot, policy, use_after(snapshot, plan, tree, now), now)
+        if lease is None or not self._history.is_due(policy, now):
+            return
+        with self._tools.uow_factory() as uow:
+            if not uow.planning.lock_pool(self._pool, lease.epoch):
+                return  # whoever owns the Pool now keeps account
+            self._history.reckon(uow, policy, tree, owned_here(snapshot, index), now)
+        self._history.reckoned(now)
 
     def _write(self, planned: Planned) -> int:
         """Commit what was decided; returns how many decisions were. A cycle that changes nothing is not stored."""

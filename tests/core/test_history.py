@@ -5,18 +5,24 @@ from datetime import timedelta
 
 import pytest
 
+from controlplane.core.cycle import plan_cycle
 from controlplane.core.decay import gathered, window
 from controlplane.core.history import (
     WHOLE,
     Account,
     Gathering,
+    Held,
+    Owner,
     Past,
+    Use,
     carried,
     contended,
     contended_by_owner,
     reckoned,
+    use_after,
     wanted,
 )
+from controlplane.core.plan import Plan
 from controlplane.core.policy import Policy
 from controlplane.core.scenario import tree_of
 from controlplane.core.tenancy import Quota
@@ -92,14 +98,37 @@ def test_what_other_pools_charge_they_gather_themselves() -> None:
     assert used(world, {(world.queues["org/a"].id, H100): 5}) == {"org/a": 3}
 
 
+def owners(world: AWorld) -> dict[Owner, int]:
+    snapshot = world.build()
+    held: list[Held] = [(at.queue, at.owner, at.charges) for at in snapshot.running.values()]
+    return contended_by_owner(held, snapshot.waiting.values())
+
+
 def test_owners_of_one_leaf_contend_with_each_other_alone() -> None:
     world = two_teams().runs("one", "org/a", {"b0-r0-n0": 8})
-    snapshot = world.waits(job("two", "org/a", 4).having(owner="ann")).build()
-    assert contended_by_owner(snapshot.running.values(), snapshot.waiting.values()) == {
-        (world.queues["org/a"].id, ""): 4
-    }
-    other = two_teams().runs("one", "org/a", {"b0-r0-n0": 8}).waits(job("two", "org/b").having(owner="ann")).build()
-    assert contended_by_owner(other.running.values(), other.waiting.values()) == {}
+    world.waits(job("two", "org/a", 4).having(owner="ann"))
+    assert owners(world) == {(world.queues["org/a"].id, ""): 4}
+    other = two_teams().runs("one", "org/a", {"b0-r0-n0": 8}).waits(job("two", "org/b").having(owner="ann"))
+    assert owners(other) == {}
+
+
+def test_a_plan_s_starts_count_from_now_on_and_the_tree_is_handed_back() -> None:
+    """Of three gangs two start; the third waits for what the other team has now."""
+    world = two_teams().waits(job("a1", "org/a"), job("b1", "org/b"), job("b2", "org/b"))
+    snapshot = world.build()
+    tree = tree_of(snapshot)
+    before = tree.account_rows()
+    use = use_after(snapshot, plan_cycle(snapshot, Policy(), NOW), tree, NOW)
+    assert {tree.queues[queue].path: units for (queue, _), units in use.queues.items()} == {"org/a": 8}
+    assert {tree.queues[queue].path: units for (queue, _), units in use.wants.items()} == {"org/b": 8}
+    assert tree.account_rows() == before
+
+
+def test_who_backs_off_waits_for_nobody() -> None:
+    world = two_teams().runs("a1", "org/a", {"b0-r0-n0": 8}).waits(job("b1", "org/b").having(not_before=NOW + HOUR))
+    snapshot = world.build()
+    assert use_after(snapshot, Plan(), tree_of(snapshot), NOW) == Use()
+    assert use_after(snapshot, Plan(), tree_of(snapshot), NOW + HOUR).queues != {}
 
 
 def test_gathering_in_any_stretches_is_gathering_at_once() -> None:

@@ -13,7 +13,7 @@ from controlplane.core.demand import Earmark, Exclusion, NodeShare, RunningAttem
 from controlplane.core.ids import AttemptNumber, ClusterId, FlavorName, NodeId, PoolId, QueueId, WorkloadId
 from controlplane.core.lifecycle import WorkloadState
 from controlplane.core.policy import Policy
-from controlplane.core.tenancy import Queue
+from controlplane.core.tenancy import Queue, Standing
 
 
 class Table(StrEnum):
@@ -28,10 +28,13 @@ class Table(StrEnum):
     EXCLUSIONS = "exclusions"
     USAGE_ELSEWHERE = "usage_elsewhere"
     OWNED_ELSEWHERE = "owned_elsewhere"
+    STANDINGS = "standings"
+    OWNERS = "owners"
+    LEFT_OVER = "left_over"
 
 
 Key = int | str | tuple[int, str] | tuple[str, int]
-Value = Cluster | Node | Queue | Workload | RunningAttempt | Earmark | Exclusion | int
+Value = Cluster | Node | Queue | Workload | RunningAttempt | Earmark | Exclusion | Standing | int
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from datetime import date
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, Numeric, UniqueConstraint, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -46,6 +46,35 @@ class Quota(Tracked, Base):
     borrow_limit: Mapped[int | None]
     lend_limit: Mapped[int | None]
     is_listed: Mapped[bool] = mapped_column(server_default=text("true"))  # false: withdrawn by a later document
+
+
+class QueueHistory(Tracked, Base):
+    """What a Queue had lately of what its siblings waited for: device-microseconds; weight in millionths."""
+
+    __tablename__ = "queue_history"
+    __table_args__ = (
+        CheckConstraint("contended >= 0", name="contended_range"),
+        CheckConstraint("weight BETWEEN 1 AND 1000000", name="weight_range"),
+    )
+    pool_id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    queue_id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    flavor: Mapped[str] = mapped_column(primary_key=True)
+    contended: Mapped[int] = mapped_column(Numeric(38, 0))
+    weight: Mapped[Big]
+    credit: Mapped[int] = mapped_column(Numeric(38, 0))
+    reckoned_at: Mapped[Moment]
+
+
+class OwnerHistory(Tracked, Base):
+    """What an owner had lately of what others of the same Queue waited for, in one Pool; device-microseconds."""
+
+    __tablename__ = "owner_history"
+    __table_args__ = (CheckConstraint("used >= 0", name="used_range"),)
+    pool_id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    queue_id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    owner: Mapped[str] = mapped_column(primary_key=True)
+    used: Mapped[int] = mapped_column(Numeric(38, 0))
+    reckoned_at: Mapped[Moment]
 
 
 class Policy(Base):

@@ -21,6 +21,7 @@ from controlplane.services.ports.cordons import CordonStore
 from controlplane.services.ports.documents import DocumentStore
 from controlplane.services.ports.events import EventStore
 from controlplane.services.ports.fleet import AgentStore, FleetStore
+from controlplane.services.ports.history import HistoryStore
 from controlplane.services.ports.ledger import AuditStore, LedgerStore
 from controlplane.services.ports.people import PeopleStore
 from controlplane.services.ports.planning import PlanningStore
@@ -57,6 +58,9 @@ class UnitOfWork(Protocol):
 
     @property
     def queries(self) -> QueryStore: ...
+
+    @property
+    def history(self) -> HistoryStore: ...
 
     @property
     def fleet(self) -> FleetStore: ...

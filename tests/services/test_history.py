@@ -1,0 +1,164 @@
+"""Turns that remember, on a real database: what is gathered, what a reckoning writes, and what planners read of it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from controlplane.core.facts.planning import Horizon, Reading, Table
+from controlplane.core.history import WHOLE, Use, use_after
+from controlplane.core.ids import FlavorName, PoolId, QueueId
+from controlplane.core.plan import Plan
+from controlplane.core.policy import Policy
+from controlplane.core.records import World
+from controlplane.core.scenario import tree_of
+from controlplane.core.snapshot import Snapshot
+from controlplane.db.snapshot_reader import SqlSnapshotReader
+from controlplane.services.history import PoolHistory
+from controlplane.services.replay import replay
+from controlplane.services.scheduling import Planner, Step
+from tests.services.planes import H100, Plane
+from tests.support.databases import Database
+
+POLICY = Policy()
+FLAVOR = FlavorName(H100)
+HOURS = 2
+
+
+@pytest.fixture
+def plane(database: Database) -> Iterator[Plane]:
+    plane = Plane(database)
+    yield plane
+    plane.close()
+
+
+class LaterReader:
+    """The real reader on a plane whose clock was put forward."""
+
+    def __init__(self, reader: SqlSnapshotReader) -> None:
+        self.reader = reader
+        self.by = timedelta()
+
+    def read(self, pool: PoolId, since: Horizon | None) -> Reading:
+        reading = self.reader.read(pool, since)
+        return replace(reading, now=reading.now + self.by)
+
+
+def two_teams(plane: Plane) -> tuple[Planner, LaterReader, int, int]:
+    """Two nodes; team a has both, team b waits for one."""
+    plane.cluster("eu", nodes=2)
+    plane.queue("org", nominal=16)
+    a, b = plane.queue("org/a"), plane.queue("org/b")
+    for name in ("a1", "a2"):
+        plane.workload(name, a, pods=1)
+    reader = LaterReader(plane.tools.reader)  # type: ignore[arg-type]  # a plane's is the real one
+    plane.tools = replace(plane.tools, reader=reader)
+    planner = plane.planner()
+    while planner.step() is Step.AGAIN:
+        pass
+    plane.workload("b1", b, pods=1)
+    while planner.step() is Step.AGAIN:
+        pass
+    return planner, reader, a, b
+
+
+def as_read(plane: Plane) -> tuple[Snapshot, datetime]:
+    reading = plane.tools.reader.read(plane.pool, None)
+    world = World(plane.pool)
+    world.apply(reading.changes)
+    return world.freeze(), reading.now
+
+
+def test_a_reckoning_writes_what_was_contended_and_planners_read_it(plane: Plane) -> None:
+    _, _, a, _ = two_teams(plane)
+    snapshot, now = as_read(plane)
+    tree, history = tree_of(snapshot), PoolHistory(plane.pool)
+    history.look(snapshot, POLICY, use_after(snapshot, Plan(), tree, now), now)
+    later = now + timedelta(hours=HOURS)
+    assert not history.is_due(POLICY, now)
+    assert history.is_due(POLICY, later)
+    history.look(snapshot, POLICY, Use(), later)
+    with plane.uow() as uow:
+        history.reckon(uow, POLICY, tree, {FLAVOR: 16}, later)
+    history.reckoned(later)
+    standings = as_read(plane)[0].standings
+    assert standings.keys() == {a}, "b waits no longer, and used nothing"
+    standing = standings[QueueId(a)]
+    assert standing.contended == pytest.approx(8 * 3_600 * HOURS, rel=0.01), "of 16 units, 8 are waited for"
+    assert standing.reckoned_at == later
+    assert not history.is_due(POLICY, later)
+
+
+def test_what_was_gathered_is_counted_once_and_fades(plane: Plane) -> None:
+    _, _, a, _ = two_teams(plane)
+    snapshot, now = as_read(plane)
+    tree, history = tree_of(snapshot), PoolHistory(plane.pool)
+    history.look(snapshot, POLICY, use_after(snapshot, Plan(), tree, now), now)
+    at = now + timedelta(hours=HOURS)
+    history.look(snapshot, POLICY, Use(), at)
+    for _ in range(2):
+        with plane.uow() as uow:
+            history.reckon(uow, POLICY, tree, {FLAVOR: 16}, at)
+        history.reckoned(at)
+    once = as_read(plane)[0].standings[QueueId(a)].contended
+    at += timedelta(seconds=POLICY.history_half_life_seconds)
+    with plane.uow() as uow:
+        history.reckon(uow, POLICY, tree, {FLAVOR: 16}, at)
+    assert as_read(plane)[0].standings[QueueId(a)].contended == once // 2
+
+
+def test_a_planner_reckons_by_itself_and_its_cycles_replay(plane: Plane) -> None:
+    """The new weight is in the rows of the next cycle, so the stored cycle gives the same plan again."""
+    planner, reader, a, b = two_teams(plane)
+    for hours in (3, 200):
+        reader.by = timedelta(hours=hours)
+        plane.wake()
+        planner.step()
+    [row] = plane.rows("SELECT weight, contended, credit FROM queue_history WHERE queue_id = :a", a=a)
+    assert row.weight < WHOLE
+    assert row.contended > 0
+    assert plane.rows("SELECT credit FROM queue_history WHERE queue_id = :b AND credit > 0", b=b)
+    plane.workload("a3", QueueId(a), pods=1)
+    planner.step()
+    with plane.uow() as uow:
+        cycles = [row.id for row in plane.rows("SELECT id FROM cycle ORDER BY id")]
+        assert all(replay(uow, cycle).is_identical for cycle in cycles)
+    changes = [
+        change for change in plane.tools.reader.read(plane.pool, None).changes if change.table is Table.STANDINGS
+    ]
+    assert {change.key for change in changes} == {a, b}
+
+
+def test_owners_of_one_queue_are_told_apart(plane: Plane) -> None:
+    """Ann has both nodes and bob waits: bob goes first the next time, though ann asked earlier."""
+    planner, reader, a, _ = two_teams(plane)
+    plane.workload("bobs", QueueId(a), pods=1)
+    plane.do("UPDATE workload SET owner = 'bob' WHERE name = 'bobs'")
+    reader.by = timedelta(minutes=1)
+    plane.wake()
+    planner.step()
+    reader.by = timedelta(hours=3)
+    plane.wake()
+    planner.step()
+    [row] = plane.rows("SELECT owner, used FROM owner_history")
+    assert row.owner == "ann"
+    assert row.used > 8 * 10**6
+    snapshot, _ = as_read(plane)
+    assert snapshot.owners == {(a, "ann"): int(row.used) // 10**6}
+    assert {attempt.owner for attempt in snapshot.running.values()} == {"ann"}
+
+
+def test_rows_that_say_nothing_go_after_a_day(plane: Plane) -> None:
+    _, _, a, _ = two_teams(plane)
+    with plane.uow() as uow:
+        now = uow.now
+    for days in (3, 1, 0):
+        plane.do(
+            """INSERT INTO queue_history (pool_id, queue_id, flavor, contended, weight, credit, reckoned_at)
+               VALUES (:pool, :queue, :flavor, 0, 1000000, 7, :at)""",
+            pool=plane.pool, queue=a, flavor=f"flavor-{days}", at=now - timedelta(days=days, minutes=1),
+        )  # fmt: skip
+    with plane.uow() as uow:
+        uow.history.write(plane.pool, {}, {}, now)
+    assert [row.flavor for row in plane.rows("SELECT flavor FROM queue_history")] == ["flavor-0"]
