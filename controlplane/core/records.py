@@ -8,8 +8,13 @@ so a new field with a default needs no line here and old records still load.
 import hashlib
 import json
 import types
+<<<<<<< ours
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
+=======
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
+>>>>>>> theirs
 from datetime import datetime
 from enum import Enum
 from functools import cache
@@ -18,7 +23,7 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 from controlplane.core.capacity import Cluster, Node
 from controlplane.core.demand import Earmark, Exclusion, RunningAttempt, Workload
-from controlplane.core.facts.planning import Change, Key, Table, Value
+from controlplane.core.facts.planning import Change, Held, Key, Table, Value
 from controlplane.core.ids import ClusterId, FlavorName, NodeId, PoolId, QueueId, WorkloadId
 from controlplane.core.index import FleetIndex
 from controlplane.core.plan import Admit, Plan, Reclaim, SetEarmark
@@ -48,9 +53,13 @@ ROWS: Mapping[Table, type] = {
     Table.EXCLUSIONS: Exclusion,
     Table.USAGE_ELSEWHERE: int,
     Table.OWNED_ELSEWHERE: int,
+<<<<<<< ours
     Table.STANDINGS: Standing,
     Table.OWNERS: int,
     Table.LEFT_OVER: int,
+=======
+    Table.HELD: Held,
+>>>>>>> theirs
 }
 
 
@@ -75,13 +84,14 @@ class World:
     def apply(self, changes: Iterable[Change]) -> tuple[Change, ...]:
         """Bring rows up to date; what is not there any more goes. Returns the changes that changed something."""
         told: list[Change] = []
-        for change in changes:
+        for given in changes:
+            change = given if given.table is not Table.HELD else self._held(given)
             table = change.table
             rows = self._rows[table]
             before = rows.get(change.key)
             if before == change.value:
                 continue  # read again, because its writer was not finished at the last reading
-            told.append(change)
+            told.append(given)
             self._tree.follow(change.table, change.key, before, change.value)
             if table is Table.NODES:
                 self._changed_nodes.add(cast("NodeId", change.key))
@@ -93,6 +103,15 @@ class World:
             else:
                 rows[change.key] = change.value
         return tuple(told)
+
+    def node(self, node: NodeId) -> Node | None:
+        """One of its nodes, if it is there."""
+        return cast("Node | None", self._rows[Table.NODES].get(node))
+
+    def _held(self, change: Change) -> Change:
+        """The node that a change of its counters makes of the one that is there; no change if there is none."""
+        node = self.node(cast("NodeId", change.key))
+        return Change(Table.NODES, change.key, None if node is None else holding(node, cast("Held", change.value)))
 
     def changes(self) -> tuple[Change, ...]:
         """Everything there is, as changes to an empty World, in a fixed order."""
@@ -148,6 +167,13 @@ class World:
         return [self._rows[table][key] for key in sorted(self._rows[table], key=repr)]
 
 
+def holding(node: Node, held: Held) -> Node:
+    """The node with other counters."""
+    return replace(
+        node, held=dict(held.units), cpu_milli_held=held.cpu_milli, memory_bytes_held=held.memory_bytes
+    )  # fmt: skip
+
+
 def to_record(value: object) -> Json:
     """A core value as JSON. Maps become lists of pairs, since their keys need not be text."""
     return _encoder_of(value)(value)
@@ -181,9 +207,20 @@ def plan_hash(plan: Plan) -> str:
     return hashlib.sha256(canonical(to_record(plan)).encode()).hexdigest()
 
 
-def changes_text(changes: Iterable[Change]) -> str:
-    """Changes as they are stored and hashed: one canonical JSON list."""
-    return canonical([change_to_record(change) for change in changes])
+def changes_text(changes: Iterable[Change], *, assumes: bool = False) -> str:
+    """Changes as they are stored and hashed: one canonical JSON list.
+
+    `assumes`: first comes what the cycle stored before decided, as `assumed.assumed` works it out, which is not listed.
+    """
+    records = [change_to_record(change) for change in changes]
+    return canonical([{"assumes": True}, *records] if assumes else [*records])
+
+
+def changes_from_text(text: str | bytes) -> tuple[bool, list[Change]]:
+    """Whether what the cycle before decided comes first, and the changes."""
+    records = json.loads(text)
+    assumes = bool(records) and "assumes" in records[0]
+    return assumes, [change_from_record(record) for record in records[assumes:]]
 
 
 def running_hash(before: str, changes: str, plan_sha256: str) -> str:

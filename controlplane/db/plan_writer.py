@@ -18,12 +18,14 @@ from controlplane.db.arrays import plain, texts
 FIRST_CHECK_SECONDS = 30  # after this, `check_attempts` looks whether the agent has answered
 
 
-def write_attempts(session: Session, drafts: Sequence[AttemptDraft], cycle: int, now: datetime) -> None:
+def write_attempts(
+    session: Session, drafts: Sequence[AttemptDraft], cycle: int, placed_at: datetime, now: datetime
+) -> None:
     """Write everything that an admission is, save its Transfer."""
     if not drafts:
         return
     _workloads(session, drafts, now)
-    _attempts(session, drafts, cycle, now)
+    _attempts(session, drafts, cycle, placed_at, now)
     _placements(session, drafts)
     _pods_and_holds(session, drafts, now)
     _counters(session, drafts)
@@ -42,17 +44,17 @@ def _workloads(session: Session, drafts: Sequence[AttemptDraft], now: datetime) 
     )
 
 
-def _attempts(session: Session, drafts: Sequence[AttemptDraft], cycle: int, now: datetime) -> None:
+def _attempts(session: Session, drafts: Sequence[AttemptDraft], cycle: int, placed_at: datetime, now: datetime) -> None:
     session.execute(
         text("""
             INSERT INTO attempt (workload_id, attempt, state, cycle_id, placed_at, next_check_at)
-            SELECT id, attempt, 'placed', :cycle, :now, :check
+            SELECT id, attempt, 'placed', :cycle, :placed_at, :check
             FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS bigint[])) AS given(id, attempt)"""),
         {
             "ids": plain(d.workload for d in drafts),
             "attempts": plain(d.attempt for d in drafts),
             "cycle": cycle,
-            "now": now,
+            "placed_at": placed_at,
             "check": now + timedelta(seconds=FIRST_CHECK_SECONDS),
         },
     )

@@ -15,7 +15,7 @@ def _text(statement: str) -> TextClause:
     return text(statement.replace("{since}", _SINCE))
 
 
-CLOCK = _text("SELECT clock_timestamp(), CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint)")
+CLOCK = _text("SELECT clock_timestamp(), CAST(pg_current_snapshot() AS text)")
 
 POLICY = _text("""
     SELECT pool.name, pool.policy_version AS version, coalesce(policy.spec, CAST('{}' AS jsonb)) AS spec
@@ -30,7 +30,8 @@ CLUSTERS = _text(f"""
     WHERE changed_xid >= {_SINCE} AND (:since > 0 OR (pool_id = :pool AND removed_at IS NULL))
     ORDER BY id""")
 
-# A node is read again when its counters moved; where its cluster has other levels, whoever stores them touches it.
+# A node is read whole when more of it, or of its counters, was written than what is held there (`told_xid`, which moves
+# together with `changed_xid`). Where its cluster has other levels, whoever stores them touches it.
 NODES = _text("""
     SELECT node.id, node.cluster_id, node.name, node.ready, node.cordoned, node.deleting, node.cordoned_by_us,
            node.lost_at, node.removed_at, CAST(node.domains AS text) AS domains,
@@ -40,13 +41,26 @@ NODES = _text("""
                AS device_cordon
     FROM node JOIN cluster ON cluster.id = node.cluster_id
     WHERE cluster.pool_id = :pool AND (:since > 0 OR node.removed_at IS NULL) AND (
-        node.changed_xid >= {since}
-        OR node.id IN (SELECT node_id FROM node_flavor WHERE changed_xid >= {since}))
+        (node.changed_xid >= {since} AND node.told_xid >= {since})
+        OR node.id IN (SELECT node_id FROM node_flavor WHERE changed_xid >= {since} AND told_xid >= {since}))
     ORDER BY node.id""")
+
+# The others of which something moved, without those that the reader has as it wrote them itself.
+HELD = _text("""
+    WITH moved AS (
+        SELECT id FROM node WHERE changed_xid >= {since} AND changed_xid <> ALL(CAST(:own AS xid8[]))
+        UNION SELECT node_id FROM node_flavor
+        WHERE changed_xid >= {since} AND changed_xid <> ALL(CAST(:own AS xid8[]))
+        UNION SELECT unnest(CAST(:again AS bigint[])))
+    SELECT node.id, node_flavor.flavor, node_flavor.held, node.cpu_milli_held, node.memory_bytes_held
+    FROM moved JOIN node ON node.id = moved.id JOIN cluster ON cluster.id = node.cluster_id
+        LEFT JOIN node_flavor ON node_flavor.node_id = node.id
+    WHERE cluster.pool_id = :pool AND node.removed_at IS NULL
+    ORDER BY node.id, node_flavor.flavor""")
 
 NODE_FLAVORS = _text("""
     SELECT node_id, flavor, owned, capacity, held, withheld FROM node_flavor
-    WHERE node_id = ANY(:nodes) ORDER BY node_id, flavor""")
+    WHERE node_id = ANY(CAST(:nodes AS bigint[])) ORDER BY node_id, flavor""")
 
 QUEUES_CHANGED = _text("""
     SELECT EXISTS (SELECT FROM queue WHERE changed_xid >= {since})
@@ -70,20 +84,33 @@ WORKLOADS = _text("""
            workload.spec -> 'requires' AS requires,
            coalesce(workload.spec ->> 'namespace', '') AS namespace
     FROM workload
-    WHERE changed_xid >= {since} AND (:since > 0 OR (pool_id = :pool AND state = 'pending'))
+    WHERE (changed_xid >= {since} AND changed_xid <> ALL(CAST(:own AS xid8[]))
+           OR :since > 0 AND id = ANY(CAST(:again AS uuid[])))
+        AND (:since > 0 OR (pool_id = :pool AND state = 'pending'))
     ORDER BY workload.id""")
 
 POD_SETS = _text("""
+<<<<<<< ours
     SELECT CAST(workload_id AS text) AS workload_id, name, replicas, devices, flavors, cpu_milli, memory_bytes,
            topology_mode, topology_level, min_replicas, rdma, hugepages_bytes, local_storage_bytes, slice_size,
            slice_level, with_pod_set, speeds
+=======
+    SELECT CAST(workload_id AS text) AS workload_id, name, replicas, devices, CAST(flavors AS text) AS flavors,
+           cpu_milli, memory_bytes,
+           topology_mode, topology_level
+>>>>>>> theirs
     FROM pod_set WHERE workload_id = ANY(CAST(:workloads AS uuid[])) ORDER BY workload_id, position""")
 
+# One that ended is of no interest beside a live one of the same Workload, which may not have been written since.
 ATTEMPTS = _text("""
     SELECT CAST(attempt.workload_id AS text) AS workload_id, attempt.attempt, attempt.state, attempt.placed_at,
            workload.name, workload.queue_id, workload.owner, workload.priority, workload.pool_id
     FROM attempt JOIN workload ON workload.id = attempt.workload_id
-    WHERE attempt.changed_xid >= {since} AND (:since > 0 OR (workload.pool_id = :pool AND attempt.state <> 'ended'))
+    WHERE (attempt.changed_xid >= {since} AND attempt.changed_xid <> ALL(CAST(:own AS xid8[]))
+           OR :since > 0 AND attempt.workload_id = ANY(CAST(:again AS uuid[])))
+        AND (:since > 0 OR (workload.pool_id = :pool AND attempt.state <> 'ended'))
+        AND (attempt.state <> 'ended' OR NOT EXISTS (
+            SELECT FROM attempt live WHERE live.workload_id = attempt.workload_id AND live.state <> 'ended'))
     ORDER BY attempt.workload_id, attempt.attempt""")
 
 _KEYS = "(SELECT * FROM unnest(CAST(:workloads AS uuid[]), CAST(:attempts AS bigint[])))"

@@ -7,9 +7,11 @@ those can return a row twice but never skip one, in whatever order transactions 
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Engine, Row
@@ -27,7 +29,7 @@ from controlplane.core.demand import (
     TopologyMode,
     Workload,
 )
-from controlplane.core.facts.planning import Change, Horizon, Reading, Table
+from controlplane.core.facts.planning import Change, Held, Horizon, Reading, Table
 from controlplane.core.ids import (
     AttemptNumber,
     ClusterId,
@@ -40,7 +42,11 @@ from controlplane.core.ids import (
 from controlplane.core.lifecycle import AttemptState, ClusterState
 from controlplane.core.policy import policy_from
 from controlplane.core.tenancy import Queue, Quota
+<<<<<<< ours
 from controlplane.db import history_reader
+=======
+from controlplane.db.arrays import plain
+>>>>>>> theirs
 from controlplane.db.planning_sql import (
     ATTEMPTS,
     CHARGES,
@@ -49,6 +55,7 @@ from controlplane.db.planning_sql import (
     EARMARKS,
     ELSEWHERE,
     EXCLUSIONS,
+    HELD,
     NODE_FLAVORS,
     NODES,
     OWNED_ELSEWHERE,
@@ -62,6 +69,7 @@ from controlplane.db.planning_sql import (
 )
 
 SqlRow = Row[Any]
+Bound = Mapping[str, object]
 
 
 class SqlSnapshotReader:
@@ -74,14 +82,19 @@ class SqlSnapshotReader:
     def read(self, pool: PoolId, since: Horizon | None) -> Reading:
         """Return the changes since `since`, or everything if it is None."""
         with Session(self._engine) as session, session.begin():
-            now, xmin = session.execute(CLOCK).one()
+            now, seen = session.execute(CLOCK).one()
+            xmin, xmax, running = seen.split(":")  # Postgres's own form
             bound = {"pool": pool, "since": since.xmin if since else 0}
+            known = since or Horizon(0)
+            own = {**bound, "own": plain(known.own)}
+            of_workloads = {**own, "again": plain(known.workloads_again)}
             changes = [
                 *_clusters(session, bound),
                 *_nodes(session, bound),
+                *(_held(session, {**own, "again": plain(known.nodes_again)}) if since else ()),
                 *_queues(session, bound),
-                *_waiting(session, bound),
-                *_running(session, bound),
+                *_waiting(session, of_workloads),
+                *_running(session, of_workloads),
                 *_earmarks(session, bound),
                 *_exclusions(session, bound, now),
                 *_elsewhere(session, bound),
@@ -94,14 +107,16 @@ class SqlSnapshotReader:
                 pool=pool,
                 pool_name=row.name,
                 changes=changes,
-                horizon=Horizon(int(xmin)),
+                horizon=Horizon(int(xmin), tuple(one for one in known.own if one >= int(xmin))),
                 is_whole=since is None,
                 policy=policy_from(row.version, row.spec),
                 now=now,
+                xmax=int(xmax),
+                in_progress=frozenset(map(int, running.split(",") if running else ())),
             )
 
 
-def _clusters(session: Session, bound: dict[str, int]) -> Iterator[Change]:
+def _clusters(session: Session, bound: Bound) -> Iterator[Change]:
     for row in session.execute(CLUSTERS, bound):
         here = row.pool_id == bound["pool"] and row.removed_at is None
         value = _cluster(row) if here else None
@@ -126,14 +141,24 @@ def _cluster(row: SqlRow) -> Cluster:
     )
 
 
-def _nodes(session: Session, bound: dict[str, int]) -> Iterator[Change]:
+def _nodes(session: Session, bound: Bound) -> Iterator[Change]:
     rows = session.execute(NODES, bound).all()
     flavors: dict[int, list[SqlRow]] = defaultdict(list)
     if rows:
-        for flavor in session.execute(NODE_FLAVORS, bound | {"nodes": [row.id for row in rows]}):
+        for flavor in session.execute(NODE_FLAVORS, {**bound, "nodes": plain(row.id for row in rows)}):
             flavors[flavor.node_id].append(flavor)
     for row in rows:
         yield Change(Table.NODES, row.id, None if row.removed_at else _node(row, flavors[row.id]))
+
+
+def _held(session: Session, bound: Bound) -> Iterator[Change]:
+    """Counters of nodes; those of a node that came whole are told twice, and change nothing the second time."""
+    rows = session.execute(HELD, bound).all()
+    for node, listed in groupby(rows, key=itemgetter(0)):
+        counters = list(listed)
+        *_, cpu, memory = counters[0]
+        units = tuple([(FlavorName(flavor), held) for _, flavor, held, _, _ in counters if flavor is not None])
+        yield Change(Table.HELD, node, Held(units, cpu, memory))
 
 
 def _node(row: SqlRow, flavors: Sequence[SqlRow]) -> Node:
@@ -169,7 +194,7 @@ def _known_json(text: str) -> Any:  # noqa: ANN401 - JSON as stored; callers kno
     return json.loads(text)
 
 
-def _queues(session: Session, bound: dict[str, int]) -> Iterator[Change]:
+def _queues(session: Session, bound: Bound) -> Iterator[Change]:
     """Any change of the tree brings the whole tree: it is small, and namespaces are inherited down it."""
     if not session.execute(QUEUES_CHANGED, bound).scalar_one():
         return
@@ -190,12 +215,12 @@ def _queues(session: Session, bound: dict[str, int]) -> Iterator[Change]:
         yield Change(Table.QUEUES, row.id, None if row.deleted_at else value)
 
 
-def _waiting(session: Session, bound: dict[str, int]) -> Iterator[Change]:
+def _waiting(session: Session, bound: Bound) -> Iterator[Change]:
     rows = session.execute(WORKLOADS, bound).all()
     pending = [row.id for row in rows if row.state == "pending" and row.pool_id == bound["pool"]]
     pod_sets: dict[str, list[PodSet]] = defaultdict(list)
     if pending:
-        for row in session.execute(POD_SETS, {"workloads": pending}):
+        for row in session.execute(POD_SETS, {"workloads": plain(pending)}):
             pod_sets[row.workload_id].append(_pod_set(row))
     wanted = set(pending)
     for row in rows:
@@ -208,8 +233,13 @@ def _pod_set(row: SqlRow) -> PodSet:
         name=row.name,
         replicas=row.replicas,
         devices=row.devices,
+<<<<<<< ours
         flavors=tuple(FlavorName(name) for name in row.flavors),
         needs=PodNeeds(row.cpu_milli, row.memory_bytes, row.rdma, row.hugepages_bytes, row.local_storage_bytes),
+=======
+        flavors=tuple(FlavorName(name) for name in _known_json(row.flavors)),
+        needs=PodNeeds(cpu_milli=row.cpu_milli, memory_bytes=row.memory_bytes),
+>>>>>>> theirs
         topology_mode=TopologyMode(row.topology_mode),
         topology_level=row.topology_level,
         speeds=tuple(row.speeds),
@@ -245,15 +275,19 @@ def _workload(row: SqlRow, pod_sets: tuple[PodSet, ...]) -> Workload:
     )
 
 
+<<<<<<< ours
 def _facts(stated: dict[str, Any] | None) -> list[str]:
     """What a Cluster's document says it has, or a Workload's that it requires, as core compares them."""
     return [f"{kind}/{name}" for kind in ("storage", "data") for name in (stated or {}).get(kind) or ()]
 
 
 def _running(session: Session, bound: dict[str, int]) -> Iterator[Change]:
+=======
+def _running(session: Session, bound: Bound) -> Iterator[Change]:
+>>>>>>> theirs
     rows = session.execute(ATTEMPTS, bound).all()
     live = [row for row in rows if row.state != "ended" and row.pool_id == bound["pool"]]
-    keys = {"workloads": [row.workload_id for row in live], "attempts": [row.attempt for row in live]}
+    keys = {"workloads": plain(row.workload_id for row in live), "attempts": plain(row.attempt for row in live)}
     shares: dict[str, list[NodeShare]] = defaultdict(list)
     clusters: dict[str, set[int]] = defaultdict(set)
     charges: dict[str, list[tuple[FlavorName, int]]] = defaultdict(list)
@@ -288,14 +322,19 @@ def _running(session: Session, bound: dict[str, int]) -> Iterator[Change]:
                 state=AttemptState(row.state),
                 placed_at=row.placed_at,
                 clusters=tuple(ClusterId(one) for one in sorted(clusters[row.workload_id])),
+<<<<<<< ours
                 charges=tuple(charges[row.workload_id]),
                 shares=tuple(shares[row.workload_id]),
                 owner=row.owner,
+=======
+                charges=tuple(sorted(charges[row.workload_id])),
+                shares=tuple(sorted(shares[row.workload_id], key=lambda share: (share.node, share.flavor))),
+>>>>>>> theirs
             ),
         )
 
 
-def _earmarks(session: Session, bound: dict[str, int]) -> Iterator[Change]:
+def _earmarks(session: Session, bound: Bound) -> Iterator[Change]:
     for row in session.execute(EARMARKS, bound):
         value = Earmark(
             workload=WorkloadId(row.workload_id),
@@ -306,17 +345,17 @@ def _earmarks(session: Session, bound: dict[str, int]) -> Iterator[Change]:
         yield Change(Table.EARMARKS, row.workload_id, None if row.ended_at else value)
 
 
-def _exclusions(session: Session, bound: dict[str, int], now: datetime) -> Iterator[Change]:
+def _exclusions(session: Session, bound: Bound, now: datetime) -> Iterator[Change]:
     for row in session.execute(EXCLUSIONS, bound):
         value = Exclusion(shape=row.shape, node=NodeId(row.node_id), until=row.until, words=row.words)
         yield Change(Table.EXCLUSIONS, (row.shape, row.node_id), value if row.until > now else None)
 
 
-def _elsewhere(session: Session, bound: dict[str, int]) -> Iterator[Change]:
+def _elsewhere(session: Session, bound: Bound) -> Iterator[Change]:
     for row in session.execute(ELSEWHERE, bound):
         yield Change(Table.USAGE_ELSEWHERE, (row.queue_id, row.flavor), int(row.amount) or None)
 
 
-def _owned_elsewhere(session: Session, bound: dict[str, int]) -> Iterator[Change]:
+def _owned_elsewhere(session: Session, bound: Bound) -> Iterator[Change]:
     for row in session.execute(OWNED_ELSEWHERE, bound):
         yield Change(Table.OWNED_ELSEWHERE, row.flavor, int(row.amount) or None)

@@ -14,12 +14,13 @@ from typing import cast
 
 from controlplane.contract.rest.common import Json
 from controlplane.contract.rest.planning import CycleLink, CycleRecordView, ReplayView
+from controlplane.core.assumed import assumed
 from controlplane.core.cycle import plan_cycle
 from controlplane.core.facts.planning import StoredCycle
 from controlplane.core.ids import PoolId
 from controlplane.core.plan import Plan
 from controlplane.core.policy import policy_from
-from controlplane.core.records import World, change_from_record, from_record, plan_hash
+from controlplane.core.records import World, changes_from_text, from_record, plan_hash
 from controlplane.services.errors import NotFound
 from controlplane.services.ports.unit_of_work import UnitOfWork
 
@@ -55,8 +56,13 @@ def chain_to(uow: UnitOfWork, cycle: int) -> Sequence[StoredCycle]:
 def rerun(chain: Sequence[StoredCycle]) -> Replay:
     """Run the last cycle of a chain again; the first must be a base."""
     world = World(PoolId(0))
+    before: StoredCycle | None = None
     for stored in chain:
-        world.apply(change_from_record(record) for record in json.loads(zlib.decompress(stored.changes)))
+        assumes, changes = changes_from_text(zlib.decompress(stored.changes))
+        if assumes and before is not None:
+            world.apply(assumed(world.freeze(), _stored_plan(before), before.now))
+        world.apply(changes)
+        before = stored
     last = chain[-1]
     plan = plan_cycle(world.freeze(), policy_from(last.policy_version, last.policy), last.now)
     return Replay(last.id, plan, _stored_hash(last), plan_hash(plan))
@@ -78,7 +84,7 @@ def record_of(chain: Sequence[StoredCycle]) -> CycleRecordView:
         CycleLink(
             cycle=each.id, policy_version=each.policy_version, policy=cast("dict[str, Json]", dict(each.policy)),
             now=each.now, changes=base64.b64encode(each.changes).decode(),
-            plan=base64.b64encode(each.plan).decode() if each is last else "", plan_sha256=each.plan_sha256.hex(),
+            plan=base64.b64encode(each.plan).decode(), plan_sha256=each.plan_sha256.hex(),
         )
         for each in chain
     ]  # fmt: skip
@@ -100,7 +106,10 @@ def chain_of(record: CycleRecordView) -> list[StoredCycle]:
 
 def _stored_hash(stored: StoredCycle) -> str:
     """The stored Plan's hash in today's form; the form may have left out less when it was stored."""
-    text = zlib.decompress(stored.plan)
-    if hashlib.sha256(text).digest() != stored.plan_sha256:
+    if hashlib.sha256(zlib.decompress(stored.plan)).digest() != stored.plan_sha256:
         return stored.plan_sha256.hex()  # it was tampered with
-    return plan_hash(cast("Plan", from_record("Plan", json.loads(text))))
+    return plan_hash(_stored_plan(stored))
+
+
+def _stored_plan(stored: StoredCycle) -> Plan:
+    return cast("Plan", from_record("Plan", json.loads(zlib.decompress(stored.plan))))

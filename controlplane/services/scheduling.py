@@ -9,9 +9,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from controlplane.core.assumed import can_assume
 from controlplane.core.cycle import plan_cycle
+<<<<<<< ours
 from controlplane.core.facts.planning import Change, Horizon, Key, PlannerLease, Reading, Table
 from controlplane.core.history import use_after
+=======
+from controlplane.core.facts.planning import PlannerLease, Reading
+>>>>>>> theirs
 from controlplane.core.ids import PoolId, WorkloadId
 from controlplane.core.index import FleetIndex
 from controlplane.core.measure import measure
@@ -21,10 +26,16 @@ from controlplane.core.reasons import Reason, ReasonCode
 from controlplane.core.records import World
 from controlplane.core.scenario import owned_here
 from controlplane.core.snapshot import Snapshot
+<<<<<<< ours
 from controlplane.services.commit import Cycle, commit
 from controlplane.services.history import PoolHistory
+=======
+from controlplane.services.commit import commit
+from controlplane.services.cycles import Cycle, Texts, Written
+>>>>>>> theirs
 from controlplane.services.ports.planning import SnapshotReader
 from controlplane.services.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory, run
+from controlplane.services.warm import WarmWorld
 
 LOOK_AGAIN_SECONDS = 30
 
@@ -63,8 +74,36 @@ class Planned:
     plan: Plan
 
 
+@dataclass(slots=True)
+class Flight:
+    """A cycle on its way into the database: what is written, None where nothing is. `tried` are its transactions."""
+
+    planned: Planned
+    world: WarmWorld
+    cycle: Cycle | None
+    tried: list[int] = field(default_factory=list)
+    written: Written | None = None  # as soon as it is committed
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """What became of a flight; without `written` it came to nothing, and the Pool is another planner's."""
+
+    written: Written | None
+    is_newer: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all was written that was decided, so that what was planned on it stands."""
+        return self.written is not None and not self.written.fallen
+
+
 class Planner:
-    """One Pool's planner: its lease, its warm world, its cycles."""
+    """One Pool's planner: its lease, its warm world, its cycles.
+
+    A cycle goes through `plan`, `begin`, `write` and `end`. Only `write` may run on another thread, while the next
+    cycle is planned on the world as it will be (`overlap`); `step` does all of them one after the other.
+    """
 
     def __init__(self, pool: PoolId, owner: str, tools: PlanningTools) -> None:
         """`owner` names this process in the lease, uniquely."""
@@ -89,21 +128,26 @@ class Planner:
 
     def forget(self) -> None:
         """Drop the warm world; the next step loads it whole."""
-        self._world = World(self._pool)
-        self._horizon: Horizon | None = None
-        self._unstored: dict[tuple[Table, Key], Change] = {}  # by row: a Pool where nothing is decided must not grow
+        self._world = WarmWorld(self._pool, self._tools.base_every)
         self._said: dict[WorkloadId, tuple[Reason, ...]] = {}
+<<<<<<< ours
         self._cycles_since_base = 0
         self._left_over: frozenset[WorkloadId] = frozenset()
         self._history = PoolHistory(self._pool)
+=======
+>>>>>>> theirs
 
     def step(self) -> Step:
         """Look whether the Pool has work, and if so plan and commit one cycle."""
         planned = self.plan()
         return Step.IDLE if planned is None else self.commit(planned)
 
-    def plan(self) -> Planned | None:
-        """Read what changed and plan on it, with no transaction open; None if there is nothing to plan."""
+    def plan(self, flight: Flight | None = None) -> Planned | None:
+        """Read what changed and plan on it, with no transaction open; None if there is nothing to plan.
+
+        With a flight on its way, it is planned on what that will leave; None, too, if it has just arrived: `end` it,
+        and plan again.
+        """
         lease = self._lease
         if lease is None:
             return None
@@ -113,10 +157,13 @@ class Planner:
         if is_recovering:
             return None  # the rows speak of a past; it stays due
         if lease.epoch != self._epoch:
+            if flight is not None:
+                return None
             self.forget()
             self._epoch = lease.epoch
         elif not is_due:
             return None
+<<<<<<< ours
         reading = self._read()
         snapshot = self._world.freeze()
         index = self._world.warm_index(snapshot)
@@ -125,10 +172,22 @@ class Planner:
         self._left_over = left_over(plan, reading.policy.work_units_max)
         self._remember(snapshot, plan, reading, index, tree)
         return Planned(lease, version, reading, snapshot, plan)
+=======
+        reading = self._world.read(self._tools.reader, () if flight is None else flight.tried)
+        if reading is None:
+            return None
+        snapshot, index, tree = self._world.freeze()
+        return Planned(
+            lease, version, reading, snapshot, plan_cycle(snapshot, reading.policy, reading.now, index, tree)
+        )
+>>>>>>> theirs
 
     def commit(self, planned: Planned) -> Step:
         """Write what still holds on fresh rows, and note up to where the Pool is planned."""
+        flight = self.begin(planned)
+        landed: Landed | None = None
         try:
+<<<<<<< ours
             written = self._write(planned)
         except Deposed:
             self.forget()
@@ -161,32 +220,80 @@ class Planner:
 
     def _write(self, planned: Planned) -> int:
         """Commit what was decided; returns how many decisions were. A cycle that changes nothing is not stored."""
+=======
+            landed = self.write(flight)
+        finally:
+            step = self.end(flight, landed)
+        return step
+
+    def begin(self, planned: Planned) -> Flight:
+        """What is to be written of a cycle; from here on, the world counts as if it were."""
+>>>>>>> theirs
         said = self._new_reasons(planned.plan)
         if not planned.plan.decisions and not said:
-            return 0
-        is_base = self._cycles_since_base == 0 or self._cycles_since_base >= self._tools.base_every
+            return Flight(planned, self._world, None)  # a cycle that changes nothing is not stored
+        log = self._world.log()
         cycle = Cycle(
             lease=planned.lease,
             snapshot=planned.snapshot,
             plan=planned.plan,
             policy=planned.reading.policy,
             now=planned.reading.now,
-            changes=self._world.changes() if is_base else tuple(self._unstored.values()),
-            is_base=is_base,
+            changes=log.changes,
+            is_base=log.is_base,
             said=said,
+            horizon=self._world.horizon,
+            assumes=log.assumes,
         )
-
-        def work(uow: UnitOfWork) -> int:
-            if not uow.planning.lock_pool(self._pool, planned.lease.epoch):
-                raise Deposed
-            return commit(uow, cycle, self._tools.observe)
-
-        written = run(self._tools.uow_factory, work)
         self._said.update(said)
-        self._unstored.clear()
-        self._cycles_since_base = 1 if is_base else self._cycles_since_base + 1
-        self._number(planned.snapshot, planned.plan)
-        return written
+        if can_assume(planned.plan):
+            self._world.assume(planned.snapshot, planned.plan, planned.reading.now)
+        return Flight(planned, self._world, cycle)
+
+    def write(self, flight: Flight) -> Landed:
+        """Commit it in one short transaction, number its directives, and note up to where the Pool is planned."""
+        planned, cycle, written = flight.planned, flight.cycle, Written()
+        if cycle is not None:
+            texts = Texts.of(cycle)
+
+            def work(uow: UnitOfWork) -> Written:
+                if not uow.planning.lock_pool(self._pool, planned.lease.epoch):
+                    raise Deposed
+                own = uow.planning.transaction()
+                flight.tried.append(own)
+                return commit(uow, cycle, texts, self._tools.observe, own)
+
+            try:
+                flight.written = written = run(self._tools.uow_factory, work)
+            except Deposed:
+                return Landed(None)
+            self._number(planned.snapshot, planned.plan)
+        check = next_moment(planned.snapshot, planned.plan, planned.reading.now)
+        with self._tools.uow_factory() as uow:
+            is_newer = not uow.planning.settle_pool(self._pool, planned.version, check)
+        return Landed(written, is_newer)
+
+    def end(self, flight: Flight, landed: Landed | None) -> Step:
+        """Take note of what became of it; None: something failed, and perhaps nothing is written."""
+        if flight.world is self._world:
+            self._note(flight)
+        if landed is None:
+            return Step.IDLE
+        if landed.written is None:
+            self.forget()
+            return Step.DEPOSED
+        return Step.AGAIN if landed.written.decisions or landed.is_newer else Step.IDLE
+
+    def _note(self, flight: Flight) -> None:
+        if flight.cycle is None:
+            return
+        if flight.written is None:
+            self._world.lose()
+            self._said = {workload: why for workload, why in self._said.items() if workload not in flight.cycle.said}
+        elif flight.written.fallen:
+            self._world.undo()
+        else:
+            self._world.keep(flight.written)
 
     def _number(self, snapshot: Snapshot, plan: Plan) -> None:
         """Give the new directives their numbers, in a transaction of its own that is over at once."""

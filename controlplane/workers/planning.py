@@ -1,8 +1,8 @@
 """The planner's half of a planner process: who owns which Pool, and when to plan it.
 
-One thread plans (so that the warm world needs no lock), one renews leases, one asks for queues, since a broker that
-is away makes whoever asks it wait; Celery's own thread only sets a flag. A planner that owns a Pool subscribes to the
-Pool's queue; a standby does not, so that no poke is lost on it.
+One thread plans (so that the warm world needs no lock) while one of each Pool commits, one renews leases, one asks for
+queues, since a broker that is away makes whoever asks it wait; Celery's own thread only sets a flag. A planner that
+owns a Pool subscribes to the Pool's queue; a standby does not, so that no poke is lost on it.
 """
 
 import threading
@@ -15,6 +15,7 @@ from controlplane import telemetry
 from controlplane.bootstrap import Container
 from controlplane.core.facts.collisions import Collision, Unavailable
 from controlplane.core.ids import PoolId
+from controlplane.services.overlap import Overlap
 from controlplane.services.scheduling import Planner, Step
 
 log = structlog.get_logger(__name__)
@@ -40,6 +41,7 @@ class PlannerLoop:
         self._owner = owner
         self._subscribe = subscribe
         self._planners: dict[PoolId, Planner] = {}
+        self._overlaps: dict[PoolId, Overlap] = {}
         self._held: set[PoolId] = set()
         self._heard: set[PoolId] = set()  # whose queues this process reads
         self._woken = threading.Event()
@@ -71,6 +73,8 @@ class PlannerLoop:
         self._woken.set()
         for thread in self._threads[:2]:
             thread.join(timeout=self._container.settings.planner_lease_seconds)
+        for overlap in self._overlaps.values():
+            overlap.close()
         for planner in self._planners.values():
             planner.let_go()
 
@@ -79,28 +83,30 @@ class PlannerLoop:
             self._woken.wait(timeout=self._container.settings.sweep_seconds / 2)
             self._woken.clear()
             self._looked_at = time.monotonic()
-            for pool, planner in list(self._planners.items()):
-                self._plan(pool, planner)
+            for pool, overlap in list(self._overlaps.items()):
+                self._plan(pool, overlap)
 
-    def _plan(self, pool: PoolId, planner: Planner) -> None:
+    def _plan(self, pool: PoolId, overlap: Overlap) -> None:
         if pool not in self._held:
             return
-        for _ in range(CYCLES_IN_A_ROW_MAX):
-            began = self._looked_at = time.monotonic()
-            try:
-                step = planner.step()
-            except (Collision, Unavailable) as error:  # the warm world is as it was read, whatever was written
-                log.warning("cycle not committed", pool=pool, error=type(error).__name__, text=str(error)[:200])
-                return
-            except Exception as error:
-                log.exception("cycle failed", pool=pool, error=type(error).__name__)
-                planner.forget()
-                return
+        began = self._looked_at = time.monotonic()
+
+        def told(step: Step) -> bool:
+            nonlocal began
+            self._looked_at = time.monotonic()
             if step is Step.AGAIN:
                 telemetry.CYCLES.labels(str(pool)).inc()
-                telemetry.CYCLE_SECONDS.labels(str(pool)).observe(time.monotonic() - began)
-            if step is not Step.AGAIN or self._stop.is_set():
-                return
+                telemetry.CYCLE_SECONDS.labels(str(pool)).observe(self._looked_at - began)
+            began = self._looked_at
+            return not self._stop.is_set()
+
+        try:
+            overlap.run(CYCLES_IN_A_ROW_MAX, told)
+        except (Collision, Unavailable) as error:  # the warm world is as it was read, whatever was written
+            log.warning("cycle not committed", pool=pool, error=type(error).__name__, text=str(error)[:200])
+        except Exception as error:
+            log.exception("cycle failed", pool=pool, error=type(error).__name__)
+            self._planners[pool].forget()
 
     def _subscribe_for_ever(self) -> None:
         while not self._stop.wait(RENEW_SECONDS):
@@ -127,6 +133,7 @@ class PlannerLoop:
             if planner is None:
                 planner = Planner(pool, self._owner, self._container.planning_tools())
                 self._planners[pool] = planner
+                self._overlaps[pool] = Overlap(planner)
             held = planner.take()
             if held != (pool in self._held):
                 (self._held.add if held else self._held.discard)(pool)

@@ -27,6 +27,7 @@ from controlplane.settings import SettingsUnusable, settings_of_environment
 from controlplane.wakeups import PERIODIC_TASK, plan_queue
 from controlplane.workers import health
 from controlplane.workers.app import make_app
+from controlplane.workers.garbage import collect_rarely
 from controlplane.workers.periodic import PERIODIC
 from controlplane.workers.planning import PlannerLoop
 from controlplane.workers.sweeper import Sweeper
@@ -76,6 +77,7 @@ def _sweeping(container: Container, sweeper: Sweeper) -> Iterator[None]:
 
 def run_planner(container: Container) -> None:
     """Plans, with a warm world; its own queue never holds anything, Pools' queues come and go with leases."""
+    collect_rarely()
     name = process_name("planner")
     app = make_app(container.settings.redis_url.get_secret_value(), worker_queue=f"idle.{name}")
     destination = [f"{name}@muster"]

@@ -18,6 +18,7 @@ from controlplane.services import attempts, fleet, sync
 from controlplane.services.authz import Caller
 from controlplane.services.cancellation import cancel
 from controlplane.services.errors import Conflict
+from controlplane.services.overlap import Overlap
 from controlplane.services.ports.unit_of_work import UnitOfWork, run
 from controlplane.services.scheduling import Step
 from tests.services.agents import Agent, node, ready, tools
@@ -98,10 +99,11 @@ class Storm:
 
     def planner(self) -> Callable[[Random], None]:
         planner = self.plane.planner("storm")
+        overlap = Overlap(planner)
 
         def plan(_: Random) -> None:
             planner.take()
-            if planner.step() is not Step.AGAIN:
+            if overlap.run(3, lambda _: not self.over.is_set()) is not Step.AGAIN:
                 self.over.wait(0.05)
                 self.plane.wake()
 

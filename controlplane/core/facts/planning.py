@@ -28,6 +28,7 @@ class Table(StrEnum):
     EXCLUSIONS = "exclusions"
     USAGE_ELSEWHERE = "usage_elsewhere"
     OWNED_ELSEWHERE = "owned_elsewhere"
+<<<<<<< ours
     STANDINGS = "standings"
     OWNERS = "owners"
     LEFT_OVER = "left_over"
@@ -35,6 +36,22 @@ class Table(StrEnum):
 
 Key = int | str | tuple[int, str] | tuple[str, int]
 Value = Cluster | Node | Queue | Workload | RunningAttempt | Earmark | Exclusion | Standing | int
+=======
+    HELD = "held"  # no rows of its own: the counters of one of NODES, where nothing else of it changed
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What our pods hold of one node: units of each of its Flavors, CPU in millicores, memory in bytes."""
+
+    units: tuple[tuple[FlavorName, int], ...]
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+
+
+Key = int | str | tuple[int, str] | tuple[str, int]
+Value = Cluster | Node | Queue | Workload | RunningAttempt | Earmark | Exclusion | Held | int
+>>>>>>> theirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +65,17 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """Up to where a reading saw everything: rows written by transactions below `xmin` were all visible."""
+    """Up to where a reading saw everything: rows written by transactions below `xmin` were all visible.
+
+    `own` are transactions at or above it whose rows the reader's world has already, as they were written: commits of
+    its own decisions. The nodes and Workloads of `again` were somebody else's just before such a commit wrote them, so
+    what is known of them is not what the commit built on: they are read again whoever wrote them last.
+    """
 
     xmin: int
+    own: tuple[int, ...] = ()
+    nodes_again: tuple[NodeId, ...] = ()
+    workloads_again: tuple[WorkloadId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +89,12 @@ class Reading:
     is_whole: bool
     policy: Policy
     now: datetime
+    xmax: int = 0
+    in_progress: frozenset[int] = frozenset()
+
+    def is_over(self, transaction: int) -> bool:
+        """Whether that transaction had ended, one way or the other, when this was read."""
+        return transaction < self.xmax and transaction not in self.in_progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +137,10 @@ class DueEarmark:
 
 @dataclass(frozen=True, slots=True)
 class FreshNode:
-    """A node's counters, locked for this transaction. `free` by Flavor; CPU in millicores, memory in bytes."""
+    """A node's counters, locked for this transaction. `free` by Flavor; CPU in millicores, memory in bytes.
+
+    `written_by` is the newest transaction that wrote the node or one of its counters.
+    """
 
     id: NodeId
     name: str
@@ -115,6 +149,7 @@ class FreshNode:
     free: Mapping[FlavorName, int]
     cpu_milli_free: int
     memory_bytes_free: int
+    written_by: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +167,7 @@ class FreshWorkload:
     manifest: Mapping[str, object] | None
     labels: Mapping[str, str]
     on_cluster_loss: str
+    written_by: int = 0
 
 
 @dataclass(frozen=True, slots=True)

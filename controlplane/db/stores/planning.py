@@ -104,15 +104,18 @@ class PlanningStore:
         """Lock these nodes and their counters, and read them. Counters first: that is everybody's order."""
         listed = plain(sorted(nodes))
         free: dict[int, dict[FlavorName, int]] = defaultdict(dict)
+        written_by: dict[int, int] = {}
         for row in self._all(
-            """SELECT node_id, flavor, capacity - held AS free FROM node_flavor
-               WHERE node_id = ANY(CAST(:nodes AS bigint[])) ORDER BY node_id, flavor FOR NO KEY UPDATE""",
+            """SELECT node_id, flavor, capacity - held AS free, CAST(CAST(changed_xid AS text) AS bigint) AS xid
+               FROM node_flavor WHERE node_id = ANY(CAST(:nodes AS bigint[]))
+               ORDER BY node_id, flavor FOR NO KEY UPDATE""",
             nodes=listed,
         ):
             free[row.node_id][FlavorName(row.flavor)] = max(0, row.free)
+            written_by[row.node_id] = max(row.xid, written_by.get(row.node_id, 0))
         rows = self._all(
             f"""SELECT node.id, node.name, node.cluster_id, cpu_milli - cpu_milli_held AS cpu,
-                   memory_bytes - memory_bytes_held AS memory,
+                   memory_bytes - memory_bytes_held AS memory, CAST(CAST(node.changed_xid AS text) AS bigint) AS xid,
                    ready AND NOT cordoned AND NOT deleting AND cordoned_by_us = '' AND node.lost_at IS NULL
                        AND node.removed_at IS NULL AND cluster.state = 'ready' AND cluster.cordon_reason = ''
                        AND cluster.drain_reason = '' AND NOT {AGENT_BANNED} AS schedulable
@@ -129,6 +132,7 @@ class PlanningStore:
                 free=free[row.id],
                 cpu_milli_free=row.cpu,
                 memory_bytes_free=row.memory,
+                written_by=max(row.xid, written_by.get(row.id, 0)),
             )
             for row in rows
         }
@@ -139,6 +143,7 @@ class PlanningStore:
             """SELECT workload.id, workload.name, workload.state,
                    greatest(attempts_made, attempts_seen) AS attempts_made, kind, queue.path, workload.spec,
                    manifest, workload.labels, on_cluster_loss,
+                   CAST(CAST(workload.changed_xid AS text) AS bigint) AS xid,
                    (SELECT attempt FROM attempt WHERE workload_id = workload.id AND state <> 'ended') AS live
                FROM workload JOIN queue ON queue.id = workload.queue_id
                WHERE workload.id = ANY(CAST(:ids AS uuid[])) ORDER BY workload.id FOR NO KEY UPDATE OF workload""",
@@ -157,13 +162,20 @@ class PlanningStore:
                 manifest=row.manifest,
                 labels=row.labels,
                 on_cluster_loss=row.on_cluster_loss,
+                written_by=row.xid,
             )
             for row in rows
         }
 
-    def write_attempts(self, drafts: Sequence[AttemptDraft], cycle: int) -> None:
+    def write_attempts(self, drafts: Sequence[AttemptDraft], cycle: int, placed_at: datetime) -> None:
         """Write Attempts, placements, pods, holds, counters, reservations and apply directives as one batch."""
-        plan_writer.write_attempts(self._session, drafts, cycle, self._now)
+        plan_writer.write_attempts(self._session, drafts, cycle, placed_at, self._now)
+
+    def transaction(self) -> int:
+        """The id that this transaction's rows carry."""
+        return int(
+            self._session.execute(text("SELECT CAST(CAST(pg_current_xact_id() AS text) AS bigint)")).scalar_one()
+        )
 
     def put_off(self, workloads: Collection[WorkloadId], until: datetime) -> None:
         """Let these Workloads, if they still wait, not be tried before `until`."""

@@ -68,8 +68,15 @@ class PlanningStore(Protocol):
         """Lock these Workloads and read them with their live Attempts."""
         ...
 
-    def write_attempts(self, drafts: Sequence[AttemptDraft], cycle: int) -> None:
-        """Write Attempts, placements, pods, holds, counters, reservations and apply directives as one batch."""
+    def write_attempts(self, drafts: Sequence[AttemptDraft], cycle: int, placed_at: datetime) -> None:
+        """Write Attempts, placements, pods, holds, counters, reservations and apply directives as one batch.
+
+        `placed_at` is when it was decided: the planner counts on it before anything is written.
+        """
+        ...
+
+    def transaction(self) -> int:
+        """The id that this transaction's rows carry."""
         ...
 
     def put_off(self, workloads: Collection[WorkloadId], until: datetime) -> None:
