@@ -44,6 +44,7 @@ class FleetIndex:
         self._classes: dict[PodSize, SizeClass] = {}
         self._rules = Eligibility(self.tree.nodes)
         self._is_plain: dict[tuple[NodeRules, FlavorName], bool] = {}
+        self._eligible: dict[tuple[PodSize, int], int] = {}
         self._when_empty: dict[tuple[PodSize, ClusterId, int], int] = {}
         for index, node in enumerate(self.tree.nodes):
             self._read(index, node)
@@ -68,6 +69,7 @@ class FleetIndex:
         others = [index for index in changed if self._reread(index, nodes[seen[index].id])]
         if others:
             self._when_empty.clear()
+            self._eligible.clear()
             self._is_plain.clear()
         # Every class costs at each change: those with needs or rules go when a cycle did not ask for them.
         self._classes = {at: each for at, each in self._classes.items() if each.is_used or not each.is_special}
@@ -110,15 +112,19 @@ class FleetIndex:
         return self._allowed(size) is not None
 
     def eligible(self, size: PodSize, domain: int) -> int:
-        """How many Nodes of a domain the size's rules allow and its Flavor is on; walks them, so it is for Reasons."""
-        allowed, owned = self._allowed(size), self._seen
-        return sum(
-            (allowed is None or index in allowed) and (not size.devices or owned[index].owned.get(size.flavor, 0) > 0)
-            for index in self.nodes_of(domain)
-        )
+        """How many Nodes of a domain the size's rules allow and its Flavor is on."""
+        key = size.devices_only, domain
+        if key not in self._eligible:
+            allowed, seen = self._allowed(size), self._seen
+            self._eligible[key] = sum(
+                (allowed is None or index in allowed)
+                and (not size.devices or seen[index].owned.get(size.flavor, 0) > 0)
+                for index in self.nodes_of(domain)
+            )
+        return self._eligible[key]
 
     def ruled_out(self, size: PodSize, domain: int) -> int:
-        """How many more pods of that size a domain's nodes would take but for the rules; walks them, as `eligible`."""
+        """How many more pods of that size a domain's nodes would take but for the rules; walks them."""
         allowed = self._allowed(size)
         if allowed is None:
             return 0

@@ -115,22 +115,24 @@ def _no_eligible_node(cluster: Cluster, pod_set: PodSet, index: FleetIndex, carr
     if not all(index.is_ruled(size) for size in sizes):
         return None
     root = index.tree.root[cluster.id]
-    found = []
-    for size in sizes:
-        count = index.eligible(size, root)
-        most = index.largest_when_empty(size, cluster.id, WHOLE_CLUSTER) if size.devices else count * pod_set.least
-        found.append((most, count, size.flavor))
-    fits, count, flavor = max(found)
-    if fits >= pod_set.least:
+    found = [
+        (
+            index.largest_when_empty(size, cluster.id, WHOLE_CLUSTER) if size.devices else index.eligible(size, root),
+            size,
+        )
+        for size in sizes
+    ]
+    fits, best = max(found, key=lambda each: each[0])
+    if fits >= (pod_set.least if pod_set.devices else 1):
         return None
     return reason(
         ReasonCode.NODES_NOT_ELIGIBLE,
         cluster=cluster.name,
-        count=count,
+        count=index.eligible(best, root),
         fits=fits,
         pods=pod_set.least,
         devices=pod_set.devices,
-        flavor=flavor or "flavor",
+        flavor=best.flavor or "flavor",
     )
 
 
