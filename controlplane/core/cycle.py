@@ -6,6 +6,7 @@ Nothing here is checked against fresher values (`recheck` does that) and nothing
 from collections.abc import Mapping
 from datetime import datetime
 
+from controlplane.core.budgets import Allowances
 from controlplane.core.demand import Exclusion, Workload
 from controlplane.core.entitlement import exceeds_quota, room_for
 from controlplane.core.fairshare import Contest
@@ -73,6 +74,7 @@ class _Cycle:
         self.ranking = ClusterRanking(snapshot, self.scenario.index, policy, now)
         self.reclaimer = Reclaimer(self.scenario, policy, now) if policy.reclaim else None
         self.memory = Memory(self.scenario.tree, snapshot, policy, now, owned_here(snapshot, self.scenario.index))
+        self.allowances = Allowances(snapshot, self.scenario.tree, now)
         self.decisions: list[Decision] = []
         self.reasons: dict[WorkloadId, Reasons] = {}
         self.admitted = 0
@@ -83,7 +85,8 @@ class _Cycle:
         self.looks: dict[object, Reasons] = {}
 
     def run(self) -> Plan:
-        contest = Contest(self.scenario.tree, self._able(), self.memory, self.snapshot.left_over)
+        left_over, is_over = self.snapshot.left_over, self.allowances.is_over
+        contest = Contest(self.scenario.tree, self._able(), self.memory, left_over, is_over)
         while self._has_budget() and (workload := contest.next()) is not None:
             self.scenario.work += 1
             reasons = self._admit(workload)
@@ -103,7 +106,8 @@ class _Cycle:
         self.scenario.open_earmark(workload.id)
         self.scenario.close_nodes(excluded)
         room = room_for(self.scenario.tree, workload)
-        over = exceeds_quota(self.scenario.tree, workload, room, self.scenario.kept_for_others(workload.id))
+        over = self.allowances.crowded(workload)
+        over = over or exceeds_quota(self.scenario.tree, workload, room, self.scenario.kept_for_others(workload.id))
         request = self._request(workload, room)
         if over is None and request not in self.hopeless:
             ranked = self.ranking.rank(workload)
@@ -126,11 +130,12 @@ class _Cycle:
         placements = placed.placements(self.scenario.index, workload.pod_sets)
         self.decisions.append(Admit(workload.id, workload.next_attempt, workload.queue, placements, charges))
         self.memory.admitted(workload, charges)
+        self.allowances.admitted(workload)
         self.admitted += 1
 
     def _reclaim(self, workload: Workload) -> Reasons:
         """Make room for it by taking back what others borrowed; the Reason says what it waits for then."""
-        is_kept = workload.id in self.scenario.earmarks
+        is_kept = workload.id in self.scenario.earmarks or self.allowances.crowded(workload) is not None
         asked = (workload.queue, *self._request(workload, {}))
         if self.reclaimer is not None and not is_kept and asked not in self.not_reclaimable:
             found = self.reclaimer.reclaim(workload, self.ranking.rank(workload).open, self._excluded(workload))
@@ -145,7 +150,7 @@ class _Cycle:
         for workload in sorted(self.snapshot.waiting.values(), key=lambda each: each.id):
             why = self._unable(workload)
             if why is None:
-                able.append(workload)
+                able.append(self.allowances.narrowed(workload))
             else:
                 self.reasons[workload.id] = (why,)
         return able
@@ -158,7 +163,7 @@ class _Cycle:
             return reason(ReasonCode.BACKING_OFF, times=workload.disturbances, until=until)
         if not self.snapshot.clusters:
             return reason(ReasonCode.NO_CLUSTER, pool=self.snapshot.pool_name)
-        return None
+        return self.allowances.refuses(workload)
 
     def _has_budget(self) -> bool:
         return self.scenario.work < self.policy.work_units_max and self.admitted < self.policy.admissions_max

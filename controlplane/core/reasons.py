@@ -17,6 +17,8 @@ class ReasonCode(StrEnum):
     QUOTA_EXCEEDED = "quota-exceeded"
     QUOTA_KEPT = "quota-kept"
     QUOTA_BEYOND_POTENTIAL = "quota-beyond-potential"
+    BUDGET_SPENT = "budget-spent"
+    MOST_RUNNING = "most-running"
     QUEUE_UNKNOWN = "queue-unknown"
     NO_CLUSTER = "no-cluster"
     CLUSTER_NOT_READY = "cluster-not-ready"
@@ -67,6 +69,9 @@ _SENTENCES: Mapping[ReasonCode, str] = {
     " ({used} of {limit} in use and {kept} kept for others at {at}).",
     ReasonCode.QUOTA_BEYOND_POTENTIAL: "{queue} can never use more than {potential} {flavor},"
     " and {wanted} are asked for.",
+    ReasonCode.BUDGET_SPENT: "{queue} has used {used} of {limit} device-hours of {flavor} this {period};"
+    " it begins anew at {until}.",
+    ReasonCode.MOST_RUNNING: "{queue} may have {limit} workloads under way at once, and {running} are.",
     ReasonCode.QUEUE_UNKNOWN: "There is no queue {queue}.",
     ReasonCode.NO_CLUSTER: "No cluster of pool {pool} is there yet.",
     ReasonCode.CLUSTER_NOT_READY: "{cluster} is {state}.",

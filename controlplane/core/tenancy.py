@@ -45,12 +45,19 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Device-seconds that a Queue and all below it used of a Flavor ("*": all) since a period began."""
+    """Device-seconds that a Queue and all below it used of a Flavor ("*": all) since a period `began`.
+
+    `device_seconds` is what has ended. What runs now are `units`, which together came `late` device-seconds after the
+    period began: so it is known what they have used at any time, and a row changes only when something starts or ends.
+    """
 
     queue: QueueId
     flavor: str
     per: Period
     device_seconds: int
+    began: datetime | None = None
+    units: int = 0
+    late: int = 0
 
 
 @dataclass(frozen=True, slots=True)

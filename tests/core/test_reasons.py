@@ -38,6 +38,8 @@ MADE_IN_CORE = {
     ReasonCode.WAITS_FOR_RECLAIM: "test_reclaim",
     ReasonCode.BEHIND_OTHERS: "test_cycle",
     ReasonCode.BACKING_OFF: "test_cycle",
+    ReasonCode.BUDGET_SPENT: "test_budgets",
+    ReasonCode.MOST_RUNNING: "test_budgets",
     ReasonCode.STALE_DECISION: "test_recheck",
     ReasonCode.NODE_LOST: "test_verdict",
     ReasonCode.DEVICE_FAILED: "test_verdict",
