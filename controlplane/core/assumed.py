@@ -139,4 +139,5 @@ def _running(snapshot: Snapshot, admit: Admit, takes: _Amounts, now: datetime) -
             NodeShare(node=node, flavor=flavor, amount=units, cpu_milli=cpu, memory_bytes=memory)
             for (node, flavor), (units, cpu, memory) in sorted(takes.items())
         ),
+        owner=waiting.owner,
     )

@@ -8,13 +8,8 @@ so a new field with a default needs no line here and old records still load.
 import hashlib
 import json
 import types
-<<<<<<< ours
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
-=======
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
->>>>>>> theirs
 from datetime import datetime
 from enum import Enum
 from functools import cache
@@ -53,13 +48,10 @@ ROWS: Mapping[Table, type] = {
     Table.EXCLUSIONS: Exclusion,
     Table.USAGE_ELSEWHERE: int,
     Table.OWNED_ELSEWHERE: int,
-<<<<<<< ours
     Table.STANDINGS: Standing,
     Table.OWNERS: int,
     Table.LEFT_OVER: int,
-=======
     Table.HELD: Held,
->>>>>>> theirs
 }
 
 

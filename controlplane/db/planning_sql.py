@@ -90,15 +90,10 @@ WORKLOADS = _text("""
     ORDER BY workload.id""")
 
 POD_SETS = _text("""
-<<<<<<< ours
-    SELECT CAST(workload_id AS text) AS workload_id, name, replicas, devices, flavors, cpu_milli, memory_bytes,
-           topology_mode, topology_level, min_replicas, rdma, hugepages_bytes, local_storage_bytes, slice_size,
-           slice_level, with_pod_set, speeds
-=======
     SELECT CAST(workload_id AS text) AS workload_id, name, replicas, devices, CAST(flavors AS text) AS flavors,
            cpu_milli, memory_bytes,
-           topology_mode, topology_level
->>>>>>> theirs
+           topology_mode, topology_level, min_replicas, rdma, hugepages_bytes, local_storage_bytes, slice_size,
+           slice_level, with_pod_set, speeds
     FROM pod_set WHERE workload_id = ANY(CAST(:workloads AS uuid[])) ORDER BY workload_id, position""")
 
 # One that ended is of no interest beside a live one of the same Workload, which may not have been written since.

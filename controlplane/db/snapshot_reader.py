@@ -42,11 +42,8 @@ from controlplane.core.ids import (
 from controlplane.core.lifecycle import AttemptState, ClusterState
 from controlplane.core.policy import policy_from
 from controlplane.core.tenancy import Queue, Quota
-<<<<<<< ours
 from controlplane.db import history_reader
-=======
 from controlplane.db.arrays import plain
->>>>>>> theirs
 from controlplane.db.planning_sql import (
     ATTEMPTS,
     CHARGES,
@@ -233,13 +230,8 @@ def _pod_set(row: SqlRow) -> PodSet:
         name=row.name,
         replicas=row.replicas,
         devices=row.devices,
-<<<<<<< ours
-        flavors=tuple(FlavorName(name) for name in row.flavors),
-        needs=PodNeeds(row.cpu_milli, row.memory_bytes, row.rdma, row.hugepages_bytes, row.local_storage_bytes),
-=======
         flavors=tuple(FlavorName(name) for name in _known_json(row.flavors)),
-        needs=PodNeeds(cpu_milli=row.cpu_milli, memory_bytes=row.memory_bytes),
->>>>>>> theirs
+        needs=PodNeeds(row.cpu_milli, row.memory_bytes, row.rdma, row.hugepages_bytes, row.local_storage_bytes),
         topology_mode=TopologyMode(row.topology_mode),
         topology_level=row.topology_level,
         speeds=tuple(row.speeds),
@@ -275,16 +267,12 @@ def _workload(row: SqlRow, pod_sets: tuple[PodSet, ...]) -> Workload:
     )
 
 
-<<<<<<< ours
 def _facts(stated: dict[str, Any] | None) -> list[str]:
     """What a Cluster's document says it has, or a Workload's that it requires, as core compares them."""
     return [f"{kind}/{name}" for kind in ("storage", "data") for name in (stated or {}).get(kind) or ()]
 
 
-def _running(session: Session, bound: dict[str, int]) -> Iterator[Change]:
-=======
 def _running(session: Session, bound: Bound) -> Iterator[Change]:
->>>>>>> theirs
     rows = session.execute(ATTEMPTS, bound).all()
     live = [row for row in rows if row.state != "ended" and row.pool_id == bound["pool"]]
     keys = {"workloads": plain(row.workload_id for row in live), "attempts": plain(row.attempt for row in live)}
@@ -322,14 +310,9 @@ def _running(session: Session, bound: Bound) -> Iterator[Change]:
                 state=AttemptState(row.state),
                 placed_at=row.placed_at,
                 clusters=tuple(ClusterId(one) for one in sorted(clusters[row.workload_id])),
-<<<<<<< ours
-                charges=tuple(charges[row.workload_id]),
-                shares=tuple(shares[row.workload_id]),
-                owner=row.owner,
-=======
                 charges=tuple(sorted(charges[row.workload_id])),
                 shares=tuple(sorted(shares[row.workload_id], key=lambda share: (share.node, share.flavor))),
->>>>>>> theirs
+                owner=row.owner,
             ),
         )
 

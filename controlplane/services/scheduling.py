@@ -11,12 +11,8 @@ from enum import StrEnum
 
 from controlplane.core.assumed import can_assume
 from controlplane.core.cycle import plan_cycle
-<<<<<<< ours
-from controlplane.core.facts.planning import Change, Horizon, Key, PlannerLease, Reading, Table
-from controlplane.core.history import use_after
-=======
 from controlplane.core.facts.planning import PlannerLease, Reading
->>>>>>> theirs
+from controlplane.core.history import use_after
 from controlplane.core.ids import PoolId, WorkloadId
 from controlplane.core.index import FleetIndex
 from controlplane.core.measure import measure
@@ -26,13 +22,9 @@ from controlplane.core.reasons import Reason, ReasonCode
 from controlplane.core.records import World
 from controlplane.core.scenario import owned_here
 from controlplane.core.snapshot import Snapshot
-<<<<<<< ours
-from controlplane.services.commit import Cycle, commit
-from controlplane.services.history import PoolHistory
-=======
 from controlplane.services.commit import commit
 from controlplane.services.cycles import Cycle, Texts, Written
->>>>>>> theirs
+from controlplane.services.history import PoolHistory
 from controlplane.services.ports.planning import SnapshotReader
 from controlplane.services.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory, run
 from controlplane.services.warm import WarmWorld
@@ -130,12 +122,8 @@ class Planner:
         """Drop the warm world; the next step loads it whole."""
         self._world = WarmWorld(self._pool, self._tools.base_every)
         self._said: dict[WorkloadId, tuple[Reason, ...]] = {}
-<<<<<<< ours
-        self._cycles_since_base = 0
         self._left_over: frozenset[WorkloadId] = frozenset()
         self._history = PoolHistory(self._pool)
-=======
->>>>>>> theirs
 
     def step(self) -> Step:
         """Look whether the Pool has work, and if so plan and commit one cycle."""
@@ -163,47 +151,24 @@ class Planner:
             self._epoch = lease.epoch
         elif not is_due:
             return None
-<<<<<<< ours
-        reading = self._read()
-        snapshot = self._world.freeze()
-        index = self._world.warm_index(snapshot)
-        tree = self._world.warm_tree(snapshot, index)
+        reading = self._world.read(self._tools.reader, self._left_over, () if flight is None else flight.tried)
+        if reading is None:
+            return None
+        snapshot, index, tree = self._world.freeze()
         plan = plan_cycle(snapshot, reading.policy, reading.now, index, tree)
         self._left_over = left_over(plan, reading.policy.work_units_max)
         self._remember(snapshot, plan, reading, index, tree)
         return Planned(lease, version, reading, snapshot, plan)
-=======
-        reading = self._world.read(self._tools.reader, () if flight is None else flight.tried)
-        if reading is None:
-            return None
-        snapshot, index, tree = self._world.freeze()
-        return Planned(
-            lease, version, reading, snapshot, plan_cycle(snapshot, reading.policy, reading.now, index, tree)
-        )
->>>>>>> theirs
 
     def commit(self, planned: Planned) -> Step:
         """Write what still holds on fresh rows, and note up to where the Pool is planned."""
         flight = self.begin(planned)
         landed: Landed | None = None
         try:
-<<<<<<< ours
-            written = self._write(planned)
-        except Deposed:
-            self.forget()
-            return Step.DEPOSED
-        check = next_moment(planned.snapshot, planned.plan, planned.reading.now)
-        with self._tools.uow_factory() as uow:
-            newer = not uow.planning.settle_pool(self._pool, planned.version, check)
-        return Step.AGAIN if written or newer else Step.IDLE
-
-    def _read(self) -> Reading:
-        reading = self._tools.reader.read(self._pool, self._horizon)
-        self._world.rename(reading.pool_name)
-        told = self._world.apply([*reading.changes, *self._world.of_left_over(self._left_over)])
-        self._unstored.update({(change.table, change.key): change for change in told})
-        self._horizon = reading.horizon
-        return reading
+            landed = self.write(flight)
+        finally:
+            step = self.end(flight, landed)
+        return step
 
     def _remember(self, snapshot: Snapshot, plan: Plan, reading: Reading, index: FleetIndex, tree: QuotaTree) -> None:
         """Keep account of what is contended, and now and then reckon it into the weights of the next cycles."""
@@ -218,17 +183,8 @@ class Planner:
             self._history.reckon(uow, policy, tree, owned_here(snapshot, index), now)
         self._history.reckoned(now)
 
-    def _write(self, planned: Planned) -> int:
-        """Commit what was decided; returns how many decisions were. A cycle that changes nothing is not stored."""
-=======
-            landed = self.write(flight)
-        finally:
-            step = self.end(flight, landed)
-        return step
-
     def begin(self, planned: Planned) -> Flight:
         """What is to be written of a cycle; from here on, the world counts as if it were."""
->>>>>>> theirs
         said = self._new_reasons(planned.plan)
         if not planned.plan.decisions and not said:
             return Flight(planned, self._world, None)  # a cycle that changes nothing is not stored

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from controlplane.core.assumed import Assumption
 from controlplane.core.facts.planning import Change, Horizon, Key, Reading, Table
-from controlplane.core.ids import PoolId
+from controlplane.core.ids import PoolId, WorkloadId
 from controlplane.core.index import FleetIndex
 from controlplane.core.plan import Plan
 from controlplane.core.quota import QuotaTree
@@ -42,8 +42,10 @@ class WarmWorld:
         self._assumes = False
         self._since_base = 0
 
-    def read(self, reader: SnapshotReader, tried: Collection[int] = ()) -> Reading | None:
-        """Bring it up to date; what is being committed stays on top.
+    def read(
+        self, reader: SnapshotReader, left_over: Collection[WorkloadId] = (), tried: Collection[int] = ()
+    ) -> Reading | None:
+        """Bring it up to date; what is being committed stays on top. `left_over` is the cycle's before.
 
         None, and nothing changed, if one of the transactions that commit it was over when this was read: whether its
         rows are in it is known when that commit has told its end.
@@ -54,6 +56,7 @@ class WarmWorld:
         self._world.rename(reading.pool_name)
         assumption = self._assumption
         self._apply(reading.changes if assumption is None else assumption.merged(reading.changes))
+        self._apply(self._world.of_left_over(left_over))
         self._horizon = reading.horizon
         return reading
 

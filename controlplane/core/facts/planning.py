@@ -28,15 +28,9 @@ class Table(StrEnum):
     EXCLUSIONS = "exclusions"
     USAGE_ELSEWHERE = "usage_elsewhere"
     OWNED_ELSEWHERE = "owned_elsewhere"
-<<<<<<< ours
     STANDINGS = "standings"
     OWNERS = "owners"
     LEFT_OVER = "left_over"
-
-
-Key = int | str | tuple[int, str] | tuple[str, int]
-Value = Cluster | Node | Queue | Workload | RunningAttempt | Earmark | Exclusion | Standing | int
-=======
     HELD = "held"  # no rows of its own: the counters of one of NODES, where nothing else of it changed
 
 
@@ -50,8 +44,7 @@ class Held:
 
 
 Key = int | str | tuple[int, str] | tuple[str, int]
-Value = Cluster | Node | Queue | Workload | RunningAttempt | Earmark | Exclusion | Held | int
->>>>>>> theirs
+Value = Cluster | Node | Queue | Workload | RunningAttempt | Earmark | Exclusion | Standing | Held | int
 
 
 @dataclass(frozen=True, slots=True)
