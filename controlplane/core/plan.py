@@ -1,6 +1,6 @@
 """What a cycle decides: Decisions with what they rest on, Reasons for everyone left waiting."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -81,8 +81,13 @@ class Plan:
     left_over: int = 0
 
 
-def left_over(plan: Plan, work_units_max: int) -> frozenset[WorkloadId]:
-    """What a cycle did not reach because its work units ended: it is first in the next one."""
+def left_over(plan: Plan, work_units_max: int, before: Collection[WorkloadId] = ()) -> frozenset[WorkloadId]:
+    """What a cycle did not reach because its work units ended: it is first in the next one.
+
+    As long as there are some that the cycle `before` had left over, only they are: else those that were looked at long
+    ago would come again before those that never were.
+    """
     if plan.work_units < work_units_max:
         return frozenset()
-    return frozenset(name for name, why in plan.reasons.items() if why[0].code is ReasonCode.BEHIND_OTHERS)
+    left = frozenset(name for name, why in plan.reasons.items() if why[0].code is ReasonCode.BEHIND_OTHERS)
+    return left.intersection(before) or left

@@ -156,7 +156,7 @@ class Planner:
             return None
         snapshot, index, tree = self._world.freeze()
         plan = plan_cycle(snapshot, reading.policy, reading.now, index, tree)
-        self._left_over = left_over(plan, reading.policy.work_units_max)
+        self._left_over = left_over(plan, reading.policy.work_units_max, snapshot.left_over)
         self._remember(snapshot, plan, reading, index, tree)
         return Planned(lease, version, reading, snapshot, plan)
 
