@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from controlplane.core.cycle import explain, plan_cycle
+from controlplane.core.demand import StrategyName
 from controlplane.core.ids import FlavorName, WorkloadId
 from controlplane.core.lifecycle import ClusterState
 from controlplane.core.plan import Admit, Decision, Plan, Reclaim
@@ -75,8 +76,7 @@ class Script:
             workload = workload.required(options["required"])
         if "preferred" in options:
             workload = workload.preferred(options["preferred"])
-        if options.get("strategy") == "spread":
-            workload = workload.spread()
+        workload = workload.having(strategy=StrategyName(options.get("strategy", "pack")))
         self.workloads[name] = workload
         self.world.waits(workload)
 
