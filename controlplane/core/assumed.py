@@ -6,6 +6,7 @@ is still under way: readings meanwhile do not show it and are merged with it; if
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from operator import add
 
 from controlplane.core.capacity import Node
 from controlplane.core.demand import NodeShare, PodNeeds, RunningAttempt
@@ -16,7 +17,7 @@ from controlplane.core.plan import Admit, Plan
 from controlplane.core.records import holding
 from controlplane.core.snapshot import Snapshot
 
-_Amounts = dict[tuple[NodeId, FlavorName], list[int]]  # units, CPU in millicores, memory in bytes
+_Amounts = dict[tuple[NodeId, FlavorName], list[int]]  # units, then as `NodeShare` has them
 
 
 def can_assume(plan: Plan) -> bool:
@@ -81,39 +82,52 @@ class Assumption:
 
 
 def _held_of(node: Node) -> Held:
-    return Held(tuple(node.held.items()), node.cpu_milli_held, node.memory_bytes_held)
+    return Held(
+        tuple(node.held.items()),
+        node.cpu_milli_held,
+        node.memory_bytes_held,
+        node.pods_held,
+        node.rdma_held,
+        node.hugepages_bytes_held,
+        node.local_storage_bytes_held,
+    )
 
 
 def _more(held: Held, takes: Mapping[FlavorName, list[int]], sign: int) -> Held:
     """Units only of Flavors that the node has: a pod without devices holds none."""
     units = tuple((name, amount + sign * takes[name][0] if name in takes else amount) for name, amount in held.units)
-    cpu = sum(amounts[1] for amounts in takes.values())
-    memory = sum(amounts[2] for amounts in takes.values())
-    return Held(units, held.cpu_milli + sign * cpu, held.memory_bytes + sign * memory)
+    _, cpu, memory, pods, rdma, hugepages, storage = (sign * sum(each) for each in zip(*takes.values(), strict=True))
+    return Held(
+        units,
+        held.cpu_milli + cpu,
+        held.memory_bytes + memory,
+        held.pods + pods,
+        held.rdma + rdma,
+        held.hugepages_bytes + hugepages,
+        held.local_storage_bytes + storage,
+    )
 
 
 def _takes(snapshot: Snapshot, admit: Admit) -> _Amounts:
-    needs = {pod_set.name: pod_set.needs for pod_set in snapshot.waiting[admit.workload].pod_sets}
+    needs = {pod_set.name: _needs(pod_set.needs) for pod_set in snapshot.waiting[admit.workload].pod_sets}
     takes: _Amounts = {}
     for placement in admit.placements:
         for pod in placement.pods:
-            one: PodNeeds = needs[pod.pod_set]
+            one = needs[pod.pod_set]
             at = pod.node, pod.flavor
             amounts = takes.get(at)
-            if amounts is None:
-                takes[at] = [pod.amount, one.cpu_milli, one.memory_bytes]
-            else:
-                amounts[0] += pod.amount
-                amounts[1] += one.cpu_milli
-                amounts[2] += one.memory_bytes
+            takes[at] = [pod.amount, *one] if amounts is None else [*map(add, amounts, (pod.amount, *one))]
     return takes
+
+
+def _needs(one: PodNeeds) -> tuple[int, ...]:
+    return one.cpu_milli, one.memory_bytes, 1, one.rdma, one.hugepages_bytes, one.local_storage_bytes
 
 
 def _add(to: _Amounts, more: _Amounts) -> None:
     for at, amounts in more.items():
-        sums = to.setdefault(at, [0, 0, 0])
-        for position, amount in enumerate(amounts):
-            sums[position] += amount
+        before = to.get(at)
+        to[at] = amounts if before is None else [*map(add, before, amounts)]
 
 
 def _by_node(amounts: _Amounts) -> dict[NodeId, dict[FlavorName, list[int]]]:
@@ -135,9 +149,6 @@ def _running(snapshot: Snapshot, admit: Admit, takes: _Amounts, now: datetime) -
         placed_at=now,
         clusters=tuple(sorted({placement.cluster for placement in admit.placements})),
         charges=tuple(sorted((flavor, amount) for flavor, amount in admit.charges if amount)),
-        shares=tuple(
-            NodeShare(node=node, flavor=flavor, amount=units, cpu_milli=cpu, memory_bytes=memory)
-            for (node, flavor), (units, cpu, memory) in sorted(takes.items())
-        ),
+        shares=tuple(NodeShare(node, flavor, *amounts) for (node, flavor), amounts in sorted(takes.items())),
         owner=waiting.owner,
     )

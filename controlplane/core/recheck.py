@@ -14,6 +14,13 @@ from controlplane.core.quota import Leg, QuotaTree
 from controlplane.core.reasons import Reason, ReasonCode, reason
 
 NOTHING = PodNeeds()
+_NEEDS = {
+    "cpu_milli": "CPU",
+    "memory_bytes": "memory",
+    "rdma": "RDMA",
+    "hugepages_bytes": "huge pages",
+    "local_storage_bytes": "local disk",
+}
 _CLOSED = "a node that takes no pods now"
 
 
@@ -24,8 +31,9 @@ class FreshWorld:
     `tree` needs the accounts of the Queues that are charged, up to their roots; `recheck` charges it, so
     afterwards it holds the balances to write. `free` may leave out what the Plan does not touch. `waiting`
     has the next attempt's number of each Workload that is still pending, `live` the number of each live
-    Attempt that may still be stopped. `room` is the CPU and memory left on each node, `needs` what a pod of each
-    PodSet asks for; both may leave out what asks for none.
+    Attempt that may still be stopped. `room` is what is left on each node beside devices, `needs` what a pod of each
+    PodSet asks for; both may leave out what asks for none. `slots` is how many pods a node still takes, where that
+    may be what is short.
     """
 
     tree: QuotaTree
@@ -34,6 +42,7 @@ class FreshWorld:
     live: Mapping[WorkloadId, AttemptNumber] = field(default_factory=dict)
     room: Mapping[NodeId, PodNeeds] = field(default_factory=dict)
     needs: Mapping[tuple[WorkloadId, str], PodNeeds] = field(default_factory=dict)
+    slots: Mapping[NodeId, int] = field(default_factory=dict)
     closed: Collection[NodeId] = frozenset()  # nodes that take no new pods any more
 
 
@@ -130,6 +139,7 @@ class _Left:
         self._fresh = fresh
         self._units: dict[tuple[NodeId, FlavorName], int] = {}
         self._room: dict[NodeId, PodNeeds] = {}
+        self._slots = dict(fresh.slots)
 
     def is_short_of(self, decision: Admit) -> str | None:
         """What a node has too little of for this decision, if anything."""
@@ -138,10 +148,11 @@ class _Left:
                 return at[1]
         for node, needs in self._needed(decision).items():
             room = self._room_at(node)
-            if needs.cpu_milli and room.cpu_milli < needs.cpu_milli:
-                return "CPU"
-            if needs.memory_bytes and room.memory_bytes < needs.memory_bytes:
-                return "memory"
+            for name, words in _NEEDS.items():
+                if getattr(needs, name) and getattr(room, name) < getattr(needs, name):
+                    return words
+        if any(pods > self._slots[node] for node, pods in self._pods(decision).items()):
+            return "place for pods"
         return None
 
     def take(self, decision: Admit) -> None:
@@ -149,8 +160,9 @@ class _Left:
         for at, amount in _wanted(decision).items():
             self._units[at] = self._units_at(at) - amount
         for node, needs in self._needed(decision).items():
-            room = self._room_at(node)
-            self._room[node] = PodNeeds(room.cpu_milli - needs.cpu_milli, room.memory_bytes - needs.memory_bytes)
+            self._room[node] = _plus(self._room_at(node), needs, -1)
+        for node, pods in self._pods(decision).items():
+            self._slots[node] -= pods
 
     def _units_at(self, at: tuple[NodeId, FlavorName]) -> int:
         return self._units.get(at, self._fresh.free.get(at, 0))
@@ -164,11 +176,27 @@ class _Left:
             for pod in placement.pods:
                 one = self._fresh.needs.get((decision.workload, pod.pod_set))
                 if one is not None:
-                    so_far = needed.get(pod.node, NOTHING)
-                    needed[pod.node] = PodNeeds(
-                        so_far.cpu_milli + one.cpu_milli, so_far.memory_bytes + one.memory_bytes
-                    )
+                    needed[pod.node] = _plus(needed.get(pod.node, NOTHING), one, 1)
         return needed
+
+    def _pods(self, decision: Admit) -> dict[NodeId, int]:
+        """Pods on each node where slots may be short."""
+        pods: dict[NodeId, int] = {}
+        for placement in decision.placements if self._slots else ():
+            for pod in placement.pods:
+                if pod.node in self._slots:
+                    pods[pod.node] = pods.get(pod.node, 0) + 1
+        return pods
+
+
+def _plus(left: PodNeeds, right: PodNeeds, sign: int) -> PodNeeds:
+    return PodNeeds(
+        left.cpu_milli + sign * right.cpu_milli,
+        left.memory_bytes + sign * right.memory_bytes,
+        left.rdma + sign * right.rdma,
+        left.hugepages_bytes + sign * right.hugepages_bytes,
+        left.local_storage_bytes + sign * right.local_storage_bytes,
+    )
 
 
 def _charge(decision: Admit, tree: QuotaTree) -> tuple[Leg, ...]:

@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 from controlplane.core.capacity import Cluster, Node
-from controlplane.core.demand import Earmark, Exclusion, RunningAttempt, Workload
+from controlplane.core.demand import Earmark, Exclusion, NodeRules, RunningAttempt, Workload
 from controlplane.core.facts.planning import Change, Held, Key, Table, Value
 from controlplane.core.ids import ClusterId, FlavorName, NodeId, PoolId, QueueId, WorkloadId
 from controlplane.core.index import FleetIndex
@@ -35,7 +35,7 @@ Encoder = Callable[[object], Json]
 
 KINDS: Mapping[str, type] = {
     kind.__name__: kind
-    for kind in (Cluster, Node, Queue, Workload, RunningAttempt, Earmark, Exclusion, Policy, Plan, Snapshot)
+    for kind in (Cluster, Node, NodeRules, Queue, Workload, RunningAttempt, Earmark, Exclusion, Policy, Plan, Snapshot)
 }
 DECISIONS: Mapping[str, type] = {kind.__name__: kind for kind in (Admit, Reclaim, SetEarmark)}
 ROWS: Mapping[Table, type] = {
@@ -162,8 +162,15 @@ class World:
 def holding(node: Node, held: Held) -> Node:
     """The node with other counters."""
     return replace(
-        node, held=dict(held.units), cpu_milli_held=held.cpu_milli, memory_bytes_held=held.memory_bytes
-    )  # fmt: skip
+        node,
+        held=dict(held.units),
+        cpu_milli_held=held.cpu_milli,
+        memory_bytes_held=held.memory_bytes,
+        pods_held=held.pods,
+        rdma_held=held.rdma,
+        hugepages_bytes_held=held.hugepages_bytes,
+        local_storage_bytes_held=held.local_storage_bytes,
+    )
 
 
 def to_record(value: object) -> Json:

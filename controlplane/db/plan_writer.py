@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from controlplane.core.demand import PodNeeds
 from controlplane.core.facts.planning import AttemptDraft
 from controlplane.db.arrays import plain, texts
 
@@ -29,6 +30,7 @@ def write_attempts(
     _placements(session, drafts)
     _pods_and_holds(session, drafts, now)
     _counters(session, drafts)
+    _rare_needs(session, drafts)
     _reservations(session, drafts, now)
     _directives(session, drafts, now)
 
@@ -77,8 +79,8 @@ def _pods_and_holds(session: Session, drafts: Sequence[AttemptDraft], now: datet
     names = ("sets", "flavors", "workloads", "attempts", "clusters", "indexes", "ranks", "nodes", "amounts", "cpus",
              "memories")  # fmt: skip
     rows = [
-        (p.pod_set, p.flavor, d.workload, d.attempt, p.cluster, p.index, p.rank, p.node, p.amount, p.cpu_milli,
-         p.memory_bytes)
+        (p.pod_set, p.flavor, d.workload, d.attempt, p.cluster, p.index, p.rank, p.node, p.amount, p.needs.cpu_milli,
+         p.needs.memory_bytes)
         for d in drafts
         for p in d.pods
     ]  # fmt: skip
@@ -109,11 +111,14 @@ def _counters(session: Session, drafts: Sequence[AttemptDraft]) -> None:
     units: Counter[tuple[int, str]] = Counter()
     cpu: Counter[int] = Counter()
     memory: Counter[int] = Counter()
+    bare: set[int] = set()
     for draft in drafts:
         for pod in draft.pods:
             units[pod.node, pod.flavor] += pod.amount
-            cpu[pod.node] += pod.cpu_milli
-            memory[pod.node] += pod.memory_bytes
+            cpu[pod.node] += pod.needs.cpu_milli
+            memory[pod.node] += pod.needs.memory_bytes
+            if not pod.amount:
+                bare.add(pod.node)  # else no counter of the node would move, and its pods would not be counted again
     keys = sorted(key for key, amount in units.items() if amount)
     if keys:
         session.execute(
@@ -128,7 +133,7 @@ def _counters(session: Session, drafts: Sequence[AttemptDraft]) -> None:
                 "amounts": plain(units[key] for key in keys),
             },
         )
-    nodes = sorted(node for node in cpu if cpu[node] or memory[node])
+    nodes = sorted(node for node in cpu if cpu[node] or memory[node] or node in bare)
     if nodes:
         session.execute(
             text("""
@@ -139,6 +144,56 @@ def _counters(session: Session, drafts: Sequence[AttemptDraft]) -> None:
                 WHERE node.id = given.node"""),
             {"nodes": plain(nodes), "cpus": plain(cpu[n] for n in nodes), "memories": plain(memory[n] for n in nodes)},
         )
+
+
+def _rare_needs(session: Session, drafts: Sequence[AttemptDraft]) -> None:
+    """RDMA, huge pages and local disk: most gangs ask for none, and must not pay for those that do."""
+    asking: dict[tuple[str, str, int], PodNeeds] = {}
+    held: dict[int, list[int]] = {}
+    for draft in drafts:
+        for pod in draft.pods:
+            amounts = pod.needs.rdma, pod.needs.hugepages_bytes, pod.needs.local_storage_bytes
+            if any(amounts):
+                asking[pod.pod_set, draft.workload, draft.attempt] = pod.needs
+                before = held.get(pod.node, [0, 0, 0])
+                held[pod.node] = [have + more for have, more in zip(before, amounts, strict=True)]
+    if not asking:
+        return
+    session.execute(
+        text("""
+            UPDATE hold SET rdma = given.rdma, hugepages_bytes = given.hugepages, local_storage_bytes = given.storage
+            FROM unnest(CAST(:sets AS text[]), CAST(:workloads AS uuid[]), CAST(:attempts AS bigint[]),
+                    CAST(:rdma AS bigint[]), CAST(:hugepages AS bigint[]), CAST(:storage AS bigint[]))
+                AS given(pod_set, workload, attempt, rdma, hugepages, storage)
+                JOIN pod ON pod.workload_id = given.workload AND pod.attempt = given.attempt
+                    AND pod.pod_set = given.pod_set
+            WHERE hold.workload_id = given.workload AND hold.attempt = given.attempt AND hold.pod_id = pod.id
+                AND hold.released_at IS NULL"""),
+        {
+            "sets": texts(name for name, *_ in asking),
+            "workloads": plain(workload for _, workload, _ in asking),
+            "attempts": plain(attempt for *_, attempt in asking),
+            "rdma": plain(needs.rdma for needs in asking.values()),
+            "hugepages": plain(needs.hugepages_bytes for needs in asking.values()),
+            "storage": plain(needs.local_storage_bytes for needs in asking.values()),
+        },
+    )
+    nodes = sorted(held)
+    session.execute(
+        text("""
+            UPDATE node SET rdma_held = rdma_held + given.rdma,
+                hugepages_bytes_held = hugepages_bytes_held + given.hugepages,
+                local_storage_bytes_held = local_storage_bytes_held + given.storage
+            FROM unnest(CAST(:nodes AS bigint[]), CAST(:rdma AS bigint[]), CAST(:hugepages AS bigint[]),
+                CAST(:storage AS bigint[])) AS given(node, rdma, hugepages, storage)
+            WHERE node.id = given.node"""),
+        {
+            "nodes": plain(nodes),
+            "rdma": plain(held[node][0] for node in nodes),
+            "hugepages": plain(held[node][1] for node in nodes),
+            "storage": plain(held[node][2] for node in nodes),
+        },
+    )
 
 
 def _reservations(session: Session, drafts: Sequence[AttemptDraft], now: datetime) -> None:

@@ -36,7 +36,9 @@ NODES = _text("""
     SELECT node.id, node.cluster_id, node.name, node.ready, node.cordoned, node.deleting, node.cordoned_by_us,
            node.lost_at, node.removed_at, CAST(node.domains AS text) AS domains,
            node.cpu_milli, node.memory_bytes, node.cpu_milli_held,
-           node.memory_bytes_held, CAST(cluster.levels AS text) AS levels,
+           node.memory_bytes_held, node.pods, node.rdma, node.rdma_held, node.hugepages_bytes,
+           node.hugepages_bytes_held, node.local_storage_bytes, node.local_storage_bytes_held, node.labels, node.taints,
+           CAST(cluster.levels AS text) AS levels,
            (SELECT cordon_reason FROM device WHERE node_id = node.id AND cordon_reason <> '' ORDER BY device.id LIMIT 1)
                AS device_cordon
     FROM node JOIN cluster ON cluster.id = node.cluster_id
@@ -52,15 +54,21 @@ HELD = _text("""
         UNION SELECT node_id FROM node_flavor
         WHERE changed_xid >= {since} AND changed_xid <> ALL(CAST(:own AS xid8[]))
         UNION SELECT unnest(CAST(:again AS bigint[])))
-    SELECT node.id, node_flavor.flavor, node_flavor.held, node.cpu_milli_held, node.memory_bytes_held
+    SELECT node.id, node_flavor.flavor, node_flavor.held, node.cpu_milli_held, node.memory_bytes_held,
+           (SELECT count(*) FROM hold WHERE hold.node_id = node.id AND released_at IS NULL) AS pods, node.rdma_held,
+           node.hugepages_bytes_held, node.local_storage_bytes_held
     FROM moved JOIN node ON node.id = moved.id JOIN cluster ON cluster.id = node.cluster_id
         LEFT JOIN node_flavor ON node_flavor.node_id = node.id
     WHERE cluster.pool_id = :pool AND node.removed_at IS NULL
     ORDER BY node.id, node_flavor.flavor""")
 
 NODE_FLAVORS = _text("""
-    SELECT node_id, flavor, owned, capacity, held, withheld FROM node_flavor
+    SELECT node_id, flavor, resource, owned, capacity, held, withheld FROM node_flavor
     WHERE node_id = ANY(CAST(:nodes AS bigint[])) ORDER BY node_id, flavor""")
+
+HELD_PODS = _text("""
+    SELECT node_id, count(*) AS pods FROM hold
+    WHERE released_at IS NULL AND node_id = ANY(CAST(:nodes AS bigint[])) GROUP BY node_id""")
 
 QUEUES_CHANGED = _text("""
     SELECT EXISTS (SELECT FROM queue WHERE changed_xid >= {since})
@@ -93,7 +101,7 @@ POD_SETS = _text("""
     SELECT CAST(workload_id AS text) AS workload_id, name, replicas, devices, CAST(flavors AS text) AS flavors,
            cpu_milli, memory_bytes,
            topology_mode, topology_level, min_replicas, rdma, hugepages_bytes, local_storage_bytes, slice_size,
-           slice_level, with_pod_set, speeds
+           slice_level, with_pod_set, speeds, CAST(rules AS text) AS rules
     FROM pod_set WHERE workload_id = ANY(CAST(:workloads AS uuid[])) ORDER BY workload_id, position""")
 
 # One that ended is of no interest beside a live one of the same Workload, which may not have been written since.
@@ -112,7 +120,8 @@ _KEYS = "(SELECT * FROM unnest(CAST(:workloads AS uuid[]), CAST(:attempts AS big
 
 SHARES = _text(f"""
     SELECT CAST(workload_id AS text) AS workload_id, node_id, cluster_id, flavor, sum(amount) AS amount,
-           sum(cpu_milli) AS cpu_milli, sum(memory_bytes) AS memory_bytes FROM hold
+           sum(cpu_milli) AS cpu_milli, sum(memory_bytes) AS memory_bytes, count(*) AS pods, sum(rdma) AS rdma,
+           sum(hugepages_bytes) AS hugepages_bytes, sum(local_storage_bytes) AS local_storage_bytes FROM hold
     WHERE released_at IS NULL AND (workload_id, attempt) IN {_KEYS}
     GROUP BY hold.workload_id, node_id, cluster_id, flavor ORDER BY hold.workload_id, node_id, flavor""")
 

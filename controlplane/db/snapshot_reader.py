@@ -7,20 +7,19 @@ those can return a row twice but never skip one, in whatever order transactions 
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
-from itertools import groupby
-from operator import itemgetter
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Engine, Row
 from sqlalchemy.orm import Session
 
-from controlplane.core.capacity import Cluster, Node
+from controlplane.core.capacity import Cluster
 from controlplane.core.demand import (
     Earmark,
     Exclusion,
+    NodeRules,
     NodeShare,
     PodNeeds,
     PodSet,
@@ -29,7 +28,7 @@ from controlplane.core.demand import (
     TopologyMode,
     Workload,
 )
-from controlplane.core.facts.planning import Change, Held, Horizon, Reading, Table
+from controlplane.core.facts.planning import Change, Horizon, Reading, Table
 from controlplane.core.ids import (
     AttemptNumber,
     ClusterId,
@@ -41,9 +40,11 @@ from controlplane.core.ids import (
 )
 from controlplane.core.lifecycle import AttemptState, ClusterState
 from controlplane.core.policy import policy_from
+from controlplane.core.records import from_record
 from controlplane.core.tenancy import Queue, Quota
-from controlplane.db import history_reader
+from controlplane.db import history_reader, node_reader
 from controlplane.db.arrays import plain
+from controlplane.db.node_reader import known_json
 from controlplane.db.planning_sql import (
     ATTEMPTS,
     CHARGES,
@@ -52,9 +53,6 @@ from controlplane.db.planning_sql import (
     EARMARKS,
     ELSEWHERE,
     EXCLUSIONS,
-    HELD,
-    NODE_FLAVORS,
-    NODES,
     OWNED_ELSEWHERE,
     POD_SETS,
     POLICY,
@@ -87,8 +85,8 @@ class SqlSnapshotReader:
             of_workloads = {**own, "again": plain(known.workloads_again)}
             changes = [
                 *_clusters(session, bound),
-                *_nodes(session, bound),
-                *(_held(session, {**own, "again": plain(known.nodes_again)}) if since else ()),
+                *node_reader.nodes(session, bound),
+                *(node_reader.held(session, {**own, "again": plain(known.nodes_again)}) if since else ()),
                 *_queues(session, bound),
                 *_waiting(session, of_workloads),
                 *_running(session, of_workloads),
@@ -138,59 +136,6 @@ def _cluster(row: SqlRow) -> Cluster:
     )
 
 
-def _nodes(session: Session, bound: Bound) -> Iterator[Change]:
-    rows = session.execute(NODES, bound).all()
-    flavors: dict[int, list[SqlRow]] = defaultdict(list)
-    if rows:
-        for flavor in session.execute(NODE_FLAVORS, {**bound, "nodes": plain(row.id for row in rows)}):
-            flavors[flavor.node_id].append(flavor)
-    for row in rows:
-        yield Change(Table.NODES, row.id, None if row.removed_at else _node(row, flavors[row.id]))
-
-
-def _held(session: Session, bound: Bound) -> Iterator[Change]:
-    """Counters of nodes; those of a node that came whole are told twice, and change nothing the second time."""
-    rows = session.execute(HELD, bound).all()
-    for node, listed in groupby(rows, key=itemgetter(0)):
-        counters = list(listed)
-        *_, cpu, memory = counters[0]
-        units = tuple([(FlavorName(flavor), held) for _, flavor, held, _, _ in counters if flavor is not None])
-        yield Change(Table.HELD, node, Held(units, cpu, memory))
-
-
-def _node(row: SqlRow, flavors: Sequence[SqlRow]) -> Node:
-    is_well = row.ready and not row.cordoned and not row.deleting and row.lost_at is None
-    withheld = {FlavorName(one.flavor): one.withheld for one in flavors if one.withheld}
-    return Node(
-        id=NodeId(row.id),
-        cluster=ClusterId(row.cluster_id),
-        name=row.name,
-        domains=_domains(row.name, row.levels, row.domains),
-        is_schedulable=is_well and not row.cordoned_by_us,
-        owned={FlavorName(one.flavor): one.owned for one in flavors},
-        usable={FlavorName(one.flavor): one.capacity for one in flavors},
-        held={FlavorName(one.flavor): one.held for one in flavors},
-        cpu_milli=row.cpu_milli,
-        memory_bytes=row.memory_bytes,
-        cpu_milli_held=row.cpu_milli_held,
-        memory_bytes_held=row.memory_bytes_held,
-        cordon=row.cordoned_by_us or (row.device_cordon or "" if withheld else ""),
-        is_cordoned=is_well and bool(row.cordoned_by_us),
-        withheld=withheld,
-    )
-
-
-def _domains(name: str, levels: str, domains: str) -> tuple[str, ...]:
-    boxes = _known_json(domains)
-    return tuple(name if level == "host" else boxes.get(level, "") for level in _known_json(levels))
-
-
-@lru_cache(maxsize=50_000)
-def _known_json(text: str) -> Any:  # noqa: ANN401 - JSON as stored; callers know its shape and do not change it
-    """Thousands of nodes say the same few texts."""
-    return json.loads(text)
-
-
 def _queues(session: Session, bound: Bound) -> Iterator[Change]:
     """Any change of the tree brings the whole tree: it is small, and namespaces are inherited down it."""
     if not session.execute(QUEUES_CHANGED, bound).scalar_one():
@@ -230,7 +175,7 @@ def _pod_set(row: SqlRow) -> PodSet:
         name=row.name,
         replicas=row.replicas,
         devices=row.devices,
-        flavors=tuple(FlavorName(name) for name in _known_json(row.flavors)),
+        flavors=tuple(FlavorName(name) for name in known_json(row.flavors)),
         needs=PodNeeds(row.cpu_milli, row.memory_bytes, row.rdma, row.hugepages_bytes, row.local_storage_bytes),
         topology_mode=TopologyMode(row.topology_mode),
         topology_level=row.topology_level,
@@ -239,7 +184,14 @@ def _pod_set(row: SqlRow) -> PodSet:
         slice_size=row.slice_size,
         slice_level=row.slice_level,
         with_pod_set=row.with_pod_set,
+        rules=_rules(row.rules),
     )
+
+
+@lru_cache(maxsize=10_000)
+def _rules(text: str) -> NodeRules:
+    """Many PodSets have the same."""
+    return cast("NodeRules", from_record(NodeRules.__name__, json.loads(text)))
 
 
 def _workload(row: SqlRow, pod_sets: tuple[PodSet, ...]) -> Workload:
@@ -287,6 +239,10 @@ def _running(session: Session, bound: Bound) -> Iterator[Change]:
                 amount=int(row.amount),
                 cpu_milli=int(row.cpu_milli),
                 memory_bytes=int(row.memory_bytes),
+                pods=row.pods,
+                rdma=int(row.rdma),
+                hugepages_bytes=int(row.hugepages_bytes),
+                local_storage_bytes=int(row.local_storage_bytes),
             )
             shares[row.workload_id].append(share)
             clusters[row.workload_id].add(row.cluster_id)

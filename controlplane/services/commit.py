@@ -4,10 +4,10 @@ Lock order: the Pool (taken by the caller), accounts, node counters, Workloads. 
 afterwards, in a transaction of their own, so that no cluster's counter is locked for the length of a batch.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 
-from controlplane.core.demand import PodNeeds
 from controlplane.core.facts.ledger import (
     AccountKey,
     AttemptKey,
@@ -22,20 +22,22 @@ from controlplane.core.facts.planning import (
     EarmarkDraft,
     Horizon,
 )
-from controlplane.core.ids import AttemptNumber, WorkloadId
+from controlplane.core.ids import AttemptNumber, NodeId, WorkloadId
 from controlplane.core.ledger import tree_of_accounts
 from controlplane.core.lifecycle import AttemptState, Outcome, WorkloadState
 from controlplane.core.plan import Admit, Reclaim, SetEarmark
 from controlplane.core.quota import Leg
 from controlplane.core.reasons import Reason
 from controlplane.core.recheck import NOTHING, FreshWorld, Verdict, recheck
+from controlplane.core.snapshot import Snapshot
 from controlplane.services import attempts
 from controlplane.services.attempt_batch import By
 from controlplane.services.cycles import Cycle, Texts, Written, record_of
-from controlplane.services.drafts import Fresh, drafts_of, nodes_of
+from controlplane.services.drafts import Fresh, drafts_of
 from controlplane.services.ports.unit_of_work import UnitOfWork
 
 ACTOR = "planner"
+SLOTS_SPARE = 32  # foreign pods may have come meanwhile, but hardly so many
 Observe = Callable[[str, int, int], None]
 
 
@@ -80,10 +82,9 @@ def _read_fresh(uow: UnitOfWork, cycle: Cycle) -> Fresh:
     stops = [AttemptKey(one.workload, one.attempt) for one in plan.decisions if isinstance(one, Reclaim)]
     leaves = {AccountKey(admit.queue, flavor) for admit in admits for flavor, _ in admit.charges}
     accounts = uow.ledger.lock_accounts(leaves | set(uow.ledger.charged_accounts(stops)))
-    wanted = nodes_of(admits) | {
-        share.node for one in plan.decisions if isinstance(one, SetEarmark) for share in one.shares
-    }
-    nodes = uow.planning.lock_nodes(wanted)
+    pods = Counter(pod.node for admit in admits for placement in admit.placements for pod in placement.pods)
+    wanted = pods.keys() | {share.node for one in plan.decisions if isinstance(one, SetEarmark) for share in one.shares}
+    nodes = uow.planning.lock_nodes(wanted, _crowded(cycle.snapshot, pods))
     workloads = uow.planning.lock_workloads({decision.workload for decision in plan.decisions})
     world = FreshWorld(
         tree=tree_of_accounts(accounts),
@@ -98,16 +99,30 @@ def _read_fresh(uow: UnitOfWork, cycle: Cycle) -> Fresh:
             for one in workloads.values()
             if one.live_attempt is not None and one.state in {WorkloadState.RESERVED, WorkloadState.RUNNING}
         },
-        room={node.id: PodNeeds(node.cpu_milli_free, node.memory_bytes_free) for node in nodes.values()},
+        room={node.id: node.room for node in nodes.values()},
         needs={
             (admit.workload, pod_set.name): pod_set.needs
             for admit in admits
             for pod_set in cycle.snapshot.waiting[admit.workload].pod_sets
             if pod_set.needs != NOTHING
         },
+        slots={node.id: node.pods_free for node in nodes.values() if node.pods_free is not None},
         closed=wanted - {node.id for node in nodes.values() if node.is_schedulable},
     )
     return Fresh(world, nodes, workloads)
+
+
+def _crowded(snapshot: Snapshot, pods: Mapping[NodeId, int]) -> set[NodeId]:
+    """Nodes whose kubelets take few more pods than planned: theirs are counted again under lock.
+
+    Nobody but this Pool's planner adds pods of ours, so on all others there is room whatever has ended since.
+    """
+    seen = snapshot.nodes
+    return {
+        node
+        for node, planned in pods.items()
+        if node in seen and seen[node].pods - seen[node].pods_held - planned < SLOTS_SPARE
+    }
 
 
 def _put_off(uow: UnitOfWork, cycle: Cycle, spoilt: Mapping[WorkloadId, str]) -> None:

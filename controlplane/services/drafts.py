@@ -118,8 +118,7 @@ def _pod(cluster: ClusterId, rank: int, needs: PodNeeds, pod: PodPlacement) -> P
         node=pod.node,
         flavor=pod.flavor,
         amount=pod.amount,
-        cpu_milli=needs.cpu_milli,
-        memory_bytes=needs.memory_bytes,
+        needs=needs,
     )
 
 

@@ -98,6 +98,7 @@ PLANTED: list[tuple[str, str, str]] = [
         """,
     ),
     ("I10", "held CPU that no hold explains", "UPDATE node SET cpu_milli_held = 1"),
+    ("I10", "held RDMA that no hold explains", "UPDATE node SET rdma_held = 1"),
     (
         "I10",
         "a named device with two live holds",

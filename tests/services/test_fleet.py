@@ -232,12 +232,16 @@ def test_room_that_comes_without_a_device_wakes_the_planner(plane: Plane) -> Non
     closed = node("n1").model_copy(update={"cordoned": True, "cpu_milli": 1_000})
     agent = ready(plane, "eu", closed)
     settled = "UPDATE pool SET next_check_at = NULL"
-    for better in ({"cordoned": False, "cpu_milli": 1_000}, {"cpu_milli": 2_000}, {"domains": {"rack": "r2"}}):
+    tainted = {"taints": [{"key": "team", "effect": "NoSchedule"}]}
+    for better in (
+        {"cordoned": False, "cpu_milli": 1_000}, {"cpu_milli": 2_000}, {"domains": {"rack": "r2"}}, {"pods": 250},
+        {"rdma": 4}, {"local_storage_bytes": 2**40}, {"labels": {"zone": "a"}}, tainted, {"taints": []},
+    ):  # fmt: skip
         plane.do(settled)
         agent.report(node("n1").model_copy(update=better))
         assert plane.rows("SELECT next_check_at FROM pool")[0].next_check_at is not None, better
     plane.do(settled)
-    agent.report(node("n1", rack="r2").model_copy(update={"cpu_milli": 5, "labels": {"zone": "a"}}))
+    agent.report(node("n1").model_copy(update={"cpu_milli": 5, "instance_type": "p5"}))
     assert plane.rows("SELECT next_check_at FROM pool")[0].next_check_at is None
 
 

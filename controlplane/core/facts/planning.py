@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from controlplane.core.capacity import Cluster, Node
-from controlplane.core.demand import Earmark, Exclusion, NodeShare, RunningAttempt, Workload
+from controlplane.core.demand import Earmark, Exclusion, NodeShare, PodNeeds, RunningAttempt, Workload
 from controlplane.core.ids import AttemptNumber, ClusterId, FlavorName, NodeId, PoolId, QueueId, WorkloadId
 from controlplane.core.lifecycle import WorkloadState
 from controlplane.core.policy import Policy
@@ -36,11 +36,15 @@ class Table(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What our pods hold of one node: units of each of its Flavors, CPU in millicores, memory in bytes."""
+    """What our pods hold of one node: units of each of its Flavors, and all else in the units of `PodNeeds`."""
 
     units: tuple[tuple[FlavorName, int], ...]
     cpu_milli: int = 0
     memory_bytes: int = 0
+    pods: int = 0
+    rdma: int = 0
+    hugepages_bytes: int = 0
+    local_storage_bytes: int = 0
 
 
 Key = int | str | tuple[int, str] | tuple[str, int]
@@ -130,8 +134,9 @@ class DueEarmark:
 
 @dataclass(frozen=True, slots=True)
 class FreshNode:
-    """A node's counters, locked for this transaction. `free` by Flavor; CPU in millicores, memory in bytes.
+    """A node's counters, locked for this transaction: `free` units by Flavor, `room` for what else pods need.
 
+    `pods_free` is what its kubelet still takes; None where nobody asked.
     `written_by` is the newest transaction that wrote the node or one of its counters.
     """
 
@@ -140,8 +145,8 @@ class FreshNode:
     cluster: ClusterId
     is_schedulable: bool
     free: Mapping[FlavorName, int]
-    cpu_milli_free: int
-    memory_bytes_free: int
+    room: PodNeeds
+    pods_free: int | None = None
     written_by: int = 0
 
 
@@ -174,8 +179,7 @@ class PodDraft:
     node: NodeId
     flavor: FlavorName
     amount: int
-    cpu_milli: int
-    memory_bytes: int
+    needs: PodNeeds
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,16 @@ COUNTED = Check(
 
 NEEDS = Check(
     "I10",
-    "Per node, the CPU and memory that are held are those of the live holds.",
+    "Per node, the CPU, memory, RDMA, huge pages and local disk that are held are those of the live holds.",
     """
-    SELECT n.id, n.cpu_milli_held, n.memory_bytes_held, sum(h.cpu_milli) AS cpu_milli, sum(h.memory_bytes) AS bytes
+    SELECT n.id, n.cpu_milli_held, n.memory_bytes_held, n.rdma_held, n.hugepages_bytes_held, n.local_storage_bytes_held,
+        sum(h.cpu_milli) AS cpu_milli, sum(h.memory_bytes) AS bytes, sum(h.rdma) AS rdma,
+        sum(h.hugepages_bytes) AS hugepages, sum(h.local_storage_bytes) AS local_storage
     FROM node n LEFT JOIN hold h ON h.node_id = n.id AND h.released_at IS NULL
-    GROUP BY n.id, n.cpu_milli_held, n.memory_bytes_held
-    HAVING (n.cpu_milli_held, n.memory_bytes_held) <> (coalesce(sum(h.cpu_milli), 0), coalesce(sum(h.memory_bytes), 0))
+    GROUP BY n.id
+    HAVING (n.cpu_milli_held, n.memory_bytes_held, n.rdma_held, n.hugepages_bytes_held, n.local_storage_bytes_held)
+        <> (coalesce(sum(h.cpu_milli), 0), coalesce(sum(h.memory_bytes), 0), coalesce(sum(h.rdma), 0),
+            coalesce(sum(h.hugepages_bytes), 0), coalesce(sum(h.local_storage_bytes), 0))
     """,
 )
 

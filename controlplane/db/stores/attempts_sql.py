@@ -185,20 +185,27 @@ RELEASE_HOLDS = _text("""
     WITH released AS (
         UPDATE hold SET released_at = :now
         WHERE pod_id = ANY(CAST(:pods AS bigint[])) AND released_at IS NULL
-        RETURNING id, node_id, flavor, amount, cpu_milli, memory_bytes),
+        RETURNING id, node_id, flavor, amount, cpu_milli, memory_bytes, rdma, hugepages_bytes, local_storage_bytes),
     named AS (
         UPDATE hold_device SET released_at = :now
         WHERE hold_id IN (SELECT id FROM released) AND released_at IS NULL),
     units AS (SELECT node_id, flavor, sum(amount) AS amount FROM released GROUP BY node_id, flavor),
     needs AS (
-        SELECT node_id, sum(cpu_milli) AS cpu, sum(memory_bytes) AS memory FROM released GROUP BY node_id
-        HAVING sum(cpu_milli) > 0 OR sum(memory_bytes) > 0),
+        SELECT node_id, sum(cpu_milli) AS cpu, sum(memory_bytes) AS memory, sum(rdma) AS rdma,
+            sum(hugepages_bytes) AS hugepages, sum(local_storage_bytes) AS storage
+        FROM released
+        WHERE amount = 0 OR cpu_milli > 0 OR memory_bytes > 0 OR rdma > 0 OR hugepages_bytes > 0
+            OR local_storage_bytes > 0
+        GROUP BY node_id),
     counted AS (
         UPDATE node_flavor f SET held = f.held - u.amount,
             overdraft = greatest(0, f.held - u.amount - f.capacity)
         FROM units u WHERE f.node_id = u.node_id AND f.flavor = u.flavor)
     UPDATE node SET cpu_milli_held = greatest(0, node.cpu_milli_held - needs.cpu),
-        memory_bytes_held = greatest(0, node.memory_bytes_held - needs.memory)
+        memory_bytes_held = greatest(0, node.memory_bytes_held - needs.memory),
+        rdma_held = greatest(0, node.rdma_held - needs.rdma),
+        hugepages_bytes_held = greatest(0, node.hugepages_bytes_held - needs.hugepages),
+        local_storage_bytes_held = greatest(0, node.local_storage_bytes_held - needs.storage)
     FROM needs WHERE node.id = needs.node_id""")
 
 END_EARMARKS = _text("""

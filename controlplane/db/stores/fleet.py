@@ -247,12 +247,20 @@ def _was_out(before: Line | None) -> bool:
     return before is None or not before.ready or before.lost_at is not None
 
 
+_AMOUNTS = ("cpu_milli", "memory_bytes", "pods", "rdma", "hugepages_bytes", "local_storage_bytes")
+_RULED_BY = ("domains", "labels", "taints")
+
+
+def _amount(told: object) -> int:
+    return told if isinstance(told, int) else 0
+
+
 def _gives_room(before: Line, node: NodeWrite) -> bool:
     """Whether something may fit here now that did not before, although no device is new."""
     row = node.row
     is_opened = (before.cordoned and not row["cordoned"]) or (before.deleting and not row["deleting"])
-    is_larger = before.cpu_milli < row["cpu_milli"] or before.memory_bytes < row["memory_bytes"]
-    return is_opened or is_larger or before.domains != row["domains"]
+    is_larger = any((getattr(before, name) or 0) < _amount(row[name]) for name in _AMOUNTS)
+    return is_opened or is_larger or any(getattr(before, name) != row[name] for name in _RULED_BY)
 
 
 def _cluster_row(change: ClusterChange) -> dict[str, object]:

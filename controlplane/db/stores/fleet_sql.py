@@ -96,7 +96,9 @@ LOCK_COUNTERS_OF_REMOVED = _text("""
     ORDER BY f.node_id, f.flavor FOR NO KEY UPDATE OF f""")
 
 NODES_BEFORE = _text("""
-    SELECT uid, ready, ready_changed_at, lost_at, cordoned, deleting, domains, cpu_milli, memory_bytes FROM node
+    SELECT uid, ready, ready_changed_at, lost_at, cordoned, deleting, domains, cpu_milli, memory_bytes,
+        pods, rdma, hugepages_bytes, local_storage_bytes, labels, taints
+    FROM node
     WHERE cluster_id = :cluster AND uid = ANY(CAST(:uids AS text[])) ORDER BY id FOR NO KEY UPDATE""")
 
 # A node's name is used again while its old object's end is not told yet: the old one is gone.
@@ -106,14 +108,16 @@ NAMES_TAKEN = _text(f"""
 
 WRITE_NODES = _text(f"""
     INSERT INTO node (cluster_id, uid, name, kind, provider_id, instance_type, ready, ready_changed_at, cordoned,
-        deleting, taints, domains, labels, driver_versions, cpu_milli, memory_bytes, foreign_pods, discrepancies,
-        digest, resources, first_seen_at, observed_at, next_check_at)
+        deleting, taints, domains, labels, driver_versions, cpu_milli, memory_bytes, pods, rdma, hugepages_bytes,
+        local_storage_bytes, foreign_pods, discrepancies, digest, resources, first_seen_at, observed_at, next_check_at)
     SELECT :cluster, r.uid, r.name, r.kind, r.provider_id, r.instance_type, r.ready, r.ready_changed_at, r.cordoned,
-        r.deleting, r.taints, r.domains, r.labels, r.driver_versions, r.cpu_milli, r.memory_bytes, r.foreign_pods,
-        r.discrepancies, r.digest, r.resources, :now, :now, CASE WHEN r.ready THEN NULL ELSE :now END
+        r.deleting, r.taints, r.domains, r.labels, r.driver_versions, r.cpu_milli, r.memory_bytes, r.pods,
+        r.rdma, r.hugepages_bytes, r.local_storage_bytes, r.foreign_pods, r.discrepancies, r.digest, r.resources, :now,
+        :now, CASE WHEN r.ready THEN NULL ELSE :now END
     FROM {_ROWS} AS r(uid text, name text, kind text, provider_id text, instance_type text, ready boolean,
         ready_changed_at timestamptz, cordoned boolean, deleting boolean, taints jsonb, domains jsonb, labels jsonb,
-        driver_versions jsonb, cpu_milli bigint, memory_bytes bigint, foreign_pods jsonb, discrepancies jsonb,
+        driver_versions jsonb, cpu_milli bigint, memory_bytes bigint, pods bigint, rdma bigint,
+        hugepages_bytes bigint, local_storage_bytes bigint, foreign_pods jsonb, discrepancies jsonb,
         digest text, resources jsonb)
     ORDER BY r.uid
     ON CONFLICT (cluster_id, uid) DO UPDATE SET name = excluded.name, kind = excluded.kind,
@@ -121,7 +125,9 @@ WRITE_NODES = _text(f"""
         ready_changed_at = excluded.ready_changed_at, cordoned = excluded.cordoned, deleting = excluded.deleting,
         taints = excluded.taints, domains = excluded.domains, labels = excluded.labels,
         driver_versions = excluded.driver_versions, cpu_milli = excluded.cpu_milli,
-        memory_bytes = excluded.memory_bytes, foreign_pods = excluded.foreign_pods,
+        memory_bytes = excluded.memory_bytes, pods = excluded.pods, rdma = excluded.rdma,
+        hugepages_bytes = excluded.hugepages_bytes, local_storage_bytes = excluded.local_storage_bytes,
+        foreign_pods = excluded.foreign_pods,
         discrepancies = excluded.discrepancies, digest = excluded.digest, resources = excluded.resources,
         observed_at = excluded.observed_at, removed_at = NULL,
         lost_at = CASE WHEN excluded.ready THEN NULL ELSE node.lost_at END,

@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Row, text
 from sqlalchemy.orm import Session
 
+from controlplane.core.demand import PodNeeds
 from controlplane.core.facts.planning import (
     AttemptDraft,
     CycleRecord,
@@ -26,6 +27,8 @@ from controlplane.core.ids import AttemptNumber, ClusterId, FlavorName, NodeId, 
 from controlplane.core.lifecycle import WorkloadState
 from controlplane.db import plan_writer
 from controlplane.db.arrays import plain, texts
+from controlplane.db.node_reader import told
+from controlplane.db.planning_sql import HELD_PODS
 from controlplane.db.stores.agents_sql import AGENT_BANNED
 
 POOL_LOCK_CLASS = 7_301  # first key of the two-key advisory lock; the second is the Pool's id
@@ -100,8 +103,11 @@ class PlanningStore:
         self._do("SELECT pg_advisory_xact_lock(:class, :pool)", **{"class": POOL_LOCK_CLASS, "pool": pool})
         return bool(self._all("SELECT FROM pool WHERE id = :pool AND planner_epoch = :epoch", pool=pool, epoch=epoch))
 
-    def lock_nodes(self, nodes: Collection[NodeId]) -> Mapping[NodeId, FreshNode]:
-        """Lock these nodes and their counters, and read them. Counters first: that is everybody's order."""
+    def lock_nodes(self, nodes: Collection[NodeId], crowded: Collection[NodeId] = ()) -> Mapping[NodeId, FreshNode]:
+        """Lock these nodes and their counters, and read them. Counters first: that is everybody's order.
+
+        Of the `crowded` ones their pods are counted, too.
+        """
         listed = plain(sorted(nodes))
         free: dict[int, dict[FlavorName, int]] = defaultdict(dict)
         written_by: dict[int, int] = {}
@@ -115,7 +121,10 @@ class PlanningStore:
             written_by[row.node_id] = max(row.xid, written_by.get(row.node_id, 0))
         rows = self._all(
             f"""SELECT node.id, node.name, node.cluster_id, cpu_milli - cpu_milli_held AS cpu,
-                   memory_bytes - memory_bytes_held AS memory, CAST(CAST(node.changed_xid AS text) AS bigint) AS xid,
+                   memory_bytes - memory_bytes_held AS memory, node.pods, rdma - rdma_held AS rdma,
+                   hugepages_bytes - hugepages_bytes_held AS hugepages,
+                   local_storage_bytes - local_storage_bytes_held AS local_storage,
+                   CAST(CAST(node.changed_xid AS text) AS bigint) AS xid,
                    ready AND NOT cordoned AND NOT deleting AND cordoned_by_us = '' AND node.lost_at IS NULL
                        AND node.removed_at IS NULL AND cluster.state = 'ready' AND cluster.cordon_reason = ''
                        AND cluster.drain_reason = '' AND NOT {AGENT_BANNED} AS schedulable
@@ -123,6 +132,8 @@ class PlanningStore:
                WHERE node.id = ANY(CAST(:nodes AS bigint[])) ORDER BY node.id FOR NO KEY UPDATE OF node""",
             nodes=listed,
         )
+        counted = self._session.execute(HELD_PODS, {"nodes": plain(sorted(crowded))}) if crowded else ()
+        pods = {row.node_id: row.pods for row in counted}
         return {
             NodeId(row.id): FreshNode(
                 id=NodeId(row.id),
@@ -130,8 +141,8 @@ class PlanningStore:
                 cluster=ClusterId(row.cluster_id),
                 is_schedulable=row.schedulable,
                 free=free[row.id],
-                cpu_milli_free=row.cpu,
-                memory_bytes_free=row.memory,
+                room=PodNeeds(row.cpu, row.memory, told(row.rdma), told(row.hugepages), told(row.local_storage)),
+                pods_free=row.pods - pods.get(row.id, 0) if row.id in crowded else None,
                 written_by=max(row.xid, written_by.get(row.id, 0)),
             )
             for row in rows

@@ -15,6 +15,7 @@ from controlplane.core.facts.ledger import AuditEntry
 from controlplane.core.facts.workloads import FleetShape, NewWorkload, SubmissionSite, WorkloadChange, WorkloadFact
 from controlplane.core.ids import PoolId, QueueId, WorkloadId
 from controlplane.core.lifecycle import FINAL_WORKLOAD, WorkloadState
+from controlplane.core.records import to_record
 from controlplane.db.moment import Moment
 
 _COLUMNS = """
@@ -41,15 +42,15 @@ _ADD = text("""
         INSERT INTO audit (at, actor, request_id, action, object_kind, object_id, state_to, facts)
         SELECT :now, :actor, :request_id, :action, :object_kind, :object_id, :state, CAST(:facts AS jsonb) FROM added)
     INSERT INTO pod_set (workload_id, name, position, replicas, devices, flavors, cpu_milli, memory_bytes,
-                         topology_mode, topology_level, min_replicas, rdma, hugepages_bytes, local_storage_bytes,
+                         topology_mode, topology_level, rdma, hugepages_bytes, local_storage_bytes, rules, min_replicas,
                          slice_size, slice_level, with_pod_set, speeds)
     SELECT added.id, each.name, each.position, each.replicas, each.devices, each.flavors, each.cpu_milli,
-           each.memory_bytes, each.topology_mode, each.topology_level, each.min_replicas, each.rdma,
-           each.hugepages_bytes, each.local_storage_bytes, each.slice_size, each.slice_level, each.with_pod_set,
-           each.speeds
+           each.memory_bytes, each.topology_mode, each.topology_level, each.rdma, each.hugepages_bytes,
+           each.local_storage_bytes, each.rules, each.min_replicas, each.slice_size, each.slice_level,
+           each.with_pod_set, each.speeds
     FROM added, jsonb_to_recordset(:pod_sets) AS each (name text, position int, replicas bigint, devices bigint,
-         flavors jsonb, cpu_milli bigint, memory_bytes bigint, topology_mode text, topology_level text,
-         min_replicas bigint, rdma bigint, hugepages_bytes bigint, local_storage_bytes bigint, slice_size bigint,
+         flavors jsonb, cpu_milli bigint, memory_bytes bigint, topology_mode text, topology_level text, rdma bigint,
+         hugepages_bytes bigint, local_storage_bytes bigint, rules jsonb, min_replicas bigint, slice_size bigint,
          slice_level text, with_pod_set text, speeds jsonb)""").bindparams(
     bindparam("spec", type_=JSONB),
     bindparam("manifest", type_=JSONB(none_as_null=True)),
@@ -120,10 +121,11 @@ class WorkloadStore:
                 "name": each.name, "position": position, "replicas": each.replicas, "devices": each.devices,
                 "flavors": list(each.flavors), "cpu_milli": each.needs.cpu_milli,
                 "memory_bytes": each.needs.memory_bytes, "topology_mode": each.topology_mode,
-                "topology_level": each.topology_level, "min_replicas": each.min_replicas, "rdma": each.needs.rdma,
-                "hugepages_bytes": each.needs.hugepages_bytes, "local_storage_bytes": each.needs.local_storage_bytes,
-                "slice_size": each.slice_size, "slice_level": each.slice_level, "with_pod_set": each.with_pod_set,
-                "speeds": list(each.speeds),
+                "topology_level": each.topology_level, "rdma": each.needs.rdma,
+                "hugepages_bytes": each.needs.hugepages_bytes,
+                "local_storage_bytes": each.needs.local_storage_bytes, "rules": to_record(each.rules),
+                "min_replicas": each.min_replicas, "slice_size": each.slice_size, "slice_level": each.slice_level,
+                "with_pod_set": each.with_pod_set, "speeds": list(each.speeds),
             }
             for position, each in enumerate(new.pod_sets)
         ]  # fmt: skip

@@ -60,7 +60,7 @@ class PlanningStore(Protocol):
         """Take the Pool's advisory lock for this transaction; False if the epoch is over."""
         ...
 
-    def lock_nodes(self, nodes: Collection[NodeId]) -> Mapping[NodeId, FreshNode]:
+    def lock_nodes(self, nodes: Collection[NodeId], crowded: Collection[NodeId] = ()) -> Mapping[NodeId, FreshNode]:
         """Lock these nodes and their counters, and read them."""
         ...
 
