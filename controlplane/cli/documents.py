@@ -13,7 +13,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from controlplane.cli import files, render
+from controlplane.cli import files, planned, render
 from controlplane.cli.asking import LabelOption, OutputOption, YesOption, client, confirm, pairs_of
 from controlplane.cli.errors import CommandError, Exit
 from controlplane.cli.files import Read
@@ -37,11 +37,16 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="A queue's is its path
     "apply",
     "muster apply -f queues.yaml",
     "muster apply -f org --dry-run",
+    "muster apply -f org --dry-run --plan",
     "muster apply -f org --prune --label managed-by=git --yes",
 )
 def apply(
     paths: Annotated[list[str], typer.Option("--file", "-f", help="A file or a folder; - for stdin; again for more.")],
+    *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="With --dry-run: also who would start, wait or have to leave.")
+    ] = False,
     prune: Annotated[
         bool, typer.Option("--prune", help="Delete what bears the label and is in no file; wants --label.")
     ] = False,
@@ -60,7 +65,9 @@ def apply(
         raise CommandError("--prune wants --label, which says what these files own", Exit.WRONG_INPUT)
     if labels and not prune:
         raise CommandError("--label says what --prune may delete, and there is no --prune", Exit.WRONG_INPUT)
-    apply_files(paths, output, labels=labels, dry_run=dry_run, basis=basis, yes=yes)
+    if plan and not dry_run:
+        raise CommandError("--plan says what a dry run would lead to, and there is no --dry-run", Exit.WRONG_INPUT)
+    apply_files(paths, output, labels=labels, dry_run=dry_run, plan=plan, basis=basis, yes=yes)
 
 
 def apply_files(
@@ -69,6 +76,7 @@ def apply_files(
     *,
     labels: Sequence[str] = (),
     dry_run: bool = False,
+    plan: bool = False,
     basis: str = "",
     yes: bool = True,
 ) -> None:
@@ -80,7 +88,8 @@ def apply_files(
         basis = basis or seen["basis"]
         if any(each["result"] == "deleted" for each in seen["applied"]):
             confirm("Go on?", lambda: _tell(seen, sys.stderr), yes=yes)
-    answer = _sent(read, {**query, "dryRun": "true"} if dry_run else query, basis)
+    dry = {"dryRun": "true", **({"plan": "true"} if plan else {})}
+    answer = _sent(read, {**query, **dry} if dry_run else query, basis)
     render.show(answer, output, lambda: _tell(answer, sys.stdout), lambda each: "\n".join(_names(each)))
 
 
@@ -169,6 +178,8 @@ def _tell(answer: Json, out: TextIO) -> None:
             print(f"    {render.clean(warning['detail'])} [{warning['code']}]", file=out)
     if unchanged:
         print(f"= {unchanged} unchanged", file=out)
+    for each in answer.get("plan") or []:
+        planned.tell_foreseen(each, out)
     if is_dry:
         print(f"nothing was done; --basis {answer['basis']} applies exactly this", file=out)
 

@@ -1,6 +1,7 @@
 """A plan for people: who starts where, who leaves, who waits and why, who has which share."""
 
 from collections.abc import Callable, Iterable
+from typing import TextIO
 
 from controlplane.cli import render
 from controlplane.cli.render import Json, counted
@@ -17,6 +18,33 @@ def tell(plan: Json) -> None:
 def started(plan: Json) -> list[str]:
     """The Workloads that start, by Queue and name."""
     return [f"{each['queue']}/{each['workload']}" for pool in plan["pools"] for each in pool["starts"]]
+
+
+def tell_foreseen(plan: Json, out: TextIO) -> None:
+    """What one Pool's next cycle would do otherwise, were documents applied."""
+    counts = ", ".join(
+        f"{plan['after'][fate]} {verb}{_instead(plan, fate)}"
+        for fate, verb in (("starts", "start"), ("waits", "wait"), ("leaves", "leave"), ("runs", "run on"))
+    )
+    print(render.paint(render.clean(f"By the next cycle of pool {plan['pool']}: {counts}"), "bold"), file=out)
+    for fate, mark, verb in _FATES:
+        for each in plan[fate]:
+            print(render.paint(render.clean(f"{mark} {_called(each)} {verb}{_changed(each)}"), _MARKS[mark]), file=out)
+            for reason in each["reasons"]:
+                print(render.clean(f"    {reason['sentence']} [{reason['code']}]"), file=out)
+
+
+def _instead(plan: Json, fate: str) -> str:
+    before = plan["before"][fate]
+    return "" if before == plan["after"][fate] else f" (without: {before})"
+
+
+def _changed(each: Json) -> str:
+    charges = " and ".join(f"{amount} {flavor}" for flavor, amount in each["charges"].items())
+    where = f" in {' and '.join(each['clusters'])}" if each["clusters"] else ""
+    asker = f" for {each['asker']}" if each["asker"] else ""
+    was = f"; without these documents it {_WAS[each['before']]}" if each["before"] else ""
+    return f"{where}{asker}" + (f" ({charges})" if charges else "") + was
 
 
 def _tell_pool(pool: Json, now: str) -> None:
@@ -108,6 +136,12 @@ def _or(key: str, otherwise: str) -> Callable[[Json], object]:
     return lambda each: otherwise if each[key] is None else each[key]
 
 
+_FATES = (
+    ("starts", "+", "would start"), ("waits", "~", "would wait"), ("leaves", "-", "would have to leave"),
+    ("runs", "+", "would run on"),
+)  # fmt: skip
+_WAS = {"starts": "starts", "waits": "waits", "leaves": "has to leave", "runs": "runs on"}
+_MARKS = {"+": "green", "~": "yellow", "-": "red"}
 _SHARE_COLUMNS: list[render.Column] = [
     ("QUEUE", _or("queue", "")), ("FLAVOR", _or("flavor", "")), ("NOMINAL", _or("nominal", "what is left")),
     ("OWNS", _or("owns", "-")), ("USED", _or("used", "-")), ("AFTER", _or("after", "-")),

@@ -6,13 +6,14 @@ writer of documents at a time, so that of two who saw the same state one wins.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from controlplane.contract.rest.common import Warned
 from controlplane.contract.rest.documents import Applied, ApplyAnswer, Document
 from controlplane.contract.rest.fleet import ClusterDocument
 from controlplane.contract.rest.workloads import WorkloadDocument
 from controlplane.core.facts.tenancy import Principal
+from controlplane.core.facts.workloads import NewWorkload
 from controlplane.services import cluster_documents, pools, queues
 from controlplane.services.authz import Action, Caller, require, sees
 from controlplane.services.divisions import require_division
@@ -22,7 +23,7 @@ from controlplane.services.forms import EDITED, Form, basis_of, form_of, form_of
 from controlplane.services.ports.unit_of_work import UnitOfWork
 from controlplane.services.preconditions import UNCONDITIONAL, Expected
 from controlplane.services.recent import RecentWorld
-from controlplane.services.submission import Submission, submit
+from controlplane.services.submission import Submission, Submitted, submit
 
 KINDS_IN_ORDER = ("Pool", "Policy", "Cluster", "Flavor", "Window", "Queue", "Workload")
 PRUNED = ("Queue", "Policy", "Pool")
@@ -37,6 +38,15 @@ class Sent:
     document: Document
     manifest: Mapping[str, object] | None = None
     place: int | None = None
+
+
+@dataclass(slots=True)
+class WouldBe:
+    """What a request would make of what is stored, for whoever plans on it: filled by `apply`."""
+
+    queues: dict[str, Form] = field(default_factory=dict)  # every one that there would be, where any changes
+    edits: list[Edit] = field(default_factory=list)
+    work: list[tuple[WorkloadDocument, NewWorkload]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +64,18 @@ class How:
 
 
 def apply(
-    uow: UnitOfWork, caller: Caller, sent: Sequence[Sent], new_id: Callable[[], str], how: How | None = None
+    uow: UnitOfWork,
+    caller: Caller,
+    sent: Sequence[Sent],
+    new_id: Callable[[], str],
+    how: How | None = None,
+    would_be: WouldBe | None = None,
 ) -> ApplyAnswer:
-    """Take every document, parents before children whatever their order.
+    """Take every document, parents before children whatever their order; `would_be`, if given, is told of it.
 
     Raises Invalid, Conflict, Forbidden, PreconditionFailed. The caller rolls a dry run back.
     """
-    how = how or How()
+    how, would_be = how or How(), would_be or WouldBe()
     ordered = sorted(sent, key=_order)
     _refuse_twice(ordered)
     documents = [one for one in ordered if not _is_work(one)]
@@ -77,8 +92,14 @@ def apply(
     _carry_out(uow, caller, edits, stored, dry_run=how.dry_run, writes=not how.dry_run or len(ordered) > len(documents))
     stand = stored if how.dry_run else _stored(uow, {each.kind for each in edits if each.is_change}, stored)
     applied = [each.applied(stand.get(each.kind, {}).get(each.name)) for each in edits]
+    would_be.edits = [each for each in edits if each.is_change]
+    would_be.queues = _queues_after(would_be.edits, stored)
     recent = RecentWorld()  # of this transaction: read once for all of its Workloads
-    applied += [_submitted(uow, caller, one, new_id, recent, dry_run=how.dry_run) for one in ordered if _is_work(one)]
+    for document, manifest in [(one.document, one.manifest) for one in ordered]:
+        if isinstance(document, WorkloadDocument):
+            made = submit(uow, caller, Submission(document, manifest), new_id, recent)
+            would_be.work.append((document, made.new))
+            applied.append(_submitted(document, made, dry_run=how.dry_run))
     return ApplyAnswer(applied=applied, dry_run=how.dry_run, basis=basis)
 
 
@@ -195,15 +216,18 @@ def _stored(uow: UnitOfWork, kinds: set[str], known: Stored | None = None) -> di
     return forms
 
 
-def _submitted(
-    uow: UnitOfWork, caller: Caller, one: Sent, new_id: Callable[[], str], recent: RecentWorld, *, dry_run: bool
-) -> Applied:
-    assert isinstance(one.document, WorkloadDocument)
-    submitted = submit(uow, caller, Submission(one.document, one.manifest), new_id, recent)
+def _submitted(document: WorkloadDocument, made: Submitted, *, dry_run: bool) -> Applied:
     return Applied(
-        kind="Workload", name=one.document.metadata.name, result="submitted", id="" if dry_run else submitted.id,
-        warnings=list(submitted.warnings),
+        kind="Workload", name=document.metadata.name, result="submitted", id="" if dry_run else made.id,
+        warnings=list(made.warnings),
     )  # fmt: skip
+
+
+def _queues_after(edits: Sequence[Edit], stored: Stored) -> dict[str, Form]:
+    changed = {each.name: each.after for each in edits if each.kind == "Queue"}
+    if not changed:
+        return {}
+    return {path: form for path, form in {**stored["Queue"], **changed}.items() if form is not None}
 
 
 def _is_work(one: Sent) -> bool:

@@ -18,13 +18,16 @@ from controlplane.contract.rest.planning import (
     WaitView,
 )
 from controlplane.core.demand import RunningAttempt, Workload
+from controlplane.core.entitlement import first_choice
 from controlplane.core.ids import ClusterId, FlavorName, NodeId, QueueId, WorkloadId
 from controlplane.core.plan import Admit, Plan, PodPlacement, Reclaim, SetEarmark
 from controlplane.core.policy import Policy
 from controlplane.core.quota import QuotaTree
 from controlplane.core.reasons import Reason
 from controlplane.core.records import plan_hash
+from controlplane.core.resources import add
 from controlplane.core.scenario import tree_of
+from controlplane.core.shares import fair_shares
 from controlplane.core.snapshot import Snapshot
 
 Reasons = Mapping[WorkloadId, tuple[Reason, ...]]
@@ -157,15 +160,27 @@ def _shares(snapshot: Snapshot, plan: Plan) -> Iterable[ShareView]:
         if isinstance(each, Admit):
             for flavor, amount in each.charges:
                 after.charge(each.queue, flavor, amount)
+    entitled = fair_shares(before, _demand(snapshot))
     for queue in before.queues.values():
         stated = {quota.flavor: quota for quota in queue.quotas}
         for flavor in sorted({*stated, *_used(before, queue.id), *_used(after, queue.id)}):
             account = before.account(queue.id, flavor)
-            quota = stated.get(flavor)
+            quota, share = stated.get(flavor), entitled.get((queue.id, flavor))
             yield ShareView(
                 queue=queue.path, flavor=flavor, nominal=0 if quota is None else quota.nominal, owns=account.s,
                 used=account.u, after=after.account(queue.id, flavor).u,
+                entitled=None if share is None else int(share),
             )  # fmt: skip
+
+
+def _demand(snapshot: Snapshot) -> dict[tuple[QueueId, FlavorName], int]:
+    """What each Queue has and would like: all that runs, and of what waits its first choice."""
+    wanted = {(queue, FlavorName(flavor)): amount for (queue, flavor), amount in snapshot.usage_elsewhere.items()}
+    charged = [(each.queue, each.charges) for each in snapshot.running.values()]
+    for queue, charges in [*charged, *((each.queue, first_choice(each)) for each in snapshot.waiting.values())]:
+        for flavor, amount in charges:
+            wanted[queue, flavor] = add(wanted.get((queue, flavor), 0), amount)
+    return wanted
 
 
 def _used(tree: QuotaTree, queue: QueueId) -> list[FlavorName]:

@@ -29,11 +29,12 @@ Manifest = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A pending Workload, what its owner should know, and how a reader sees it now."""
+    """A pending Workload as written, what its owner should know, and how a reader sees it now."""
 
     id: WorkloadId
     warnings: tuple[Warned, ...]
     view: WorkloadView
+    new: NewWorkload
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def submit(
     of_template = [Warned(code="template", detail=words) for words in told]
     named = {flavor.name for each in document.spec.pod_sets for flavor in each.flavors}
     doubts = of_pod_sets(known.get(uow).shape, pod_sets, named)
-    return Submitted(new.id, (*of_template, *doubts), _view(new, site.path, document.spec.pool, uow.now))
+    return Submitted(new.id, (*of_template, *doubts), _view(new, site.path, document.spec.pool, uow.now), new)
 
 
 def _site(uow: UnitOfWork, caller: Caller, document: WorkloadDocument) -> SubmissionSite:

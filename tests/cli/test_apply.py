@@ -3,8 +3,12 @@
 import json
 import re
 
+from tests.api.bodies import QUEUES, workload
 from tests.cli.running import Muster
 from tests.cli.terminal import on_a_terminal
+from tests.services.planes import Plane
+from tests.support.api import Api
+from tests.support.databases import Database
 
 QUEUE = """
 apiVersion: muster.dev/v1
@@ -88,3 +92,35 @@ def test_names_and_json_are_for_scripts(muster: Muster) -> None:
     assert muster.fine("apply -f - -o name", stdin=sent) == "Queue/lab\nQueue/lab/nlp\n"
     assert json.loads(muster.fine("apply -f - -o json", stdin=sent))["applied"][0]["result"] == "unchanged"
     assert muster.fine("document list --kind queue --label managed-by=git -o name") == "Queue/lab\nQueue/lab/nlp\n"
+
+
+def test_a_dry_run_with_a_plan_shows_who_would_start_wait_and_leave(
+    api: Api, database: Database, muster: Muster
+) -> None:
+    plane = Plane(database)
+    plane.cluster("eu-west", nodes=8, namespaces=["nlp", "vision"])
+    muster.fine("apply -f -", stdin=QUEUES)
+    for name, queue in (("mine", "research/nlp"), ("theirs", "research/vision")):
+        muster.fine("submit -f -", stdin=json.dumps(workload(name, queue=queue)))
+    plane.planner().step()
+    plane.close()
+    less = QUEUES.replace("nominal: 128, borrow: 64", "nominal: 64").replace(
+        "vision\n  quotas: [{flavor: nvidia-h100-80gb, nominal: 64",
+        "vision\n  quotas: [{flavor: nvidia-h100-80gb, nominal: 0",
+    )
+    said = muster.fine("apply -f - --dry-run --plan", stdin=f"{less}---\n{json.dumps(workload('late'))}\n")
+    lines = said.splitlines()
+    assert (
+        "By the next cycle of pool default: 0 start, 1 wait (without: 0), 1 leave (without: 0), 1 run on (without: 2)"
+        in lines
+    )
+    leaves = "- theirs of research/vision would have to leave in eu-west for late (32 nvidia-h100-80gb)"
+    assert f"{leaves}; without these documents it runs on" in lines
+    assert "~ late of research/nlp would wait" in lines
+    assert any("are being given back for this workload. [waits-for-reclaim]" in line for line in lines)
+    assert muster("describe late").code == 3, "nothing was done"
+
+
+def test_a_plan_wants_a_dry_run(muster: Muster) -> None:
+    ran = muster("apply -f - --plan", stdin=queues(("lab", 1, 8)))
+    assert (ran.code, "there is no --dry-run" in ran.err) == (2, True)

@@ -54,6 +54,7 @@ muster plan -f plan.yaml
 muster plan -f plan.yaml --now 2026-03-01T12:00:00Z -o json
 
 muster apply -f org --dry-run
+muster apply -f org --dry-run --plan
 muster queue apply -f queues.yaml
 muster apply -f queues.yaml
 muster apply -f org --prune --label managed-by=git --yes

@@ -68,6 +68,20 @@ def test_what_runs_holds_its_nodes_and_its_quota() -> None:
     assert used["lab/speech", H100] == (8, 8)
 
 
+def test_a_queue_is_entitled_to_its_fair_share_of_what_is_wanted_now() -> None:
+    borrower = running("a", {f"north-{n}": 1 for n in range(4)})
+    made = planned(*LAB, queue("lab/idle", 0), cluster(), borrower, workload("b", 1), workload("c", 2))
+    entitled = {each.queue: each.entitled for each in made.shares if each.flavor == H100}
+    assert entitled == {"lab": 32, "lab/vision": 16, "lab/speech": 16, "lab/idle": None}
+
+
+def test_facts_and_domains_of_clusters_decide_where_work_may_go() -> None:
+    facts = {"facts": {"storage": ["nvme"], "data": ["s3://corpus"]}, "networkDomain": "metro"}
+    asking = workload("a", requires={"storage": ["nvme"], "data": ["s3://corpus"]})
+    made = planned(*LAB, cluster("east"), cluster("west", **facts), asking)
+    assert [place.cluster for start in made.starts for place in start.placements] == ["west"]
+
+
 def test_pods_of_one_node_are_held_together_whatever_entries_name_it() -> None:
     place = [{"cluster": "north", "nodes": {"north-0": 1}}, {"cluster": "north", "nodes": {"north-0": 1, "north-1": 2}}]
     spec = running(

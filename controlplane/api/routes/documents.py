@@ -1,5 +1,6 @@
 """/api/v1/apply and /api/v1/documents: what people write, as they write it; read, compared, changed and taken away."""
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -21,9 +22,10 @@ from controlplane.contract.rest.documents import (
     DocumentView,
 )
 from controlplane.services import applying, stored_documents
-from controlplane.services.applying import How, Sent
+from controlplane.services.applying import How, Sent, WouldBe
 from controlplane.services.documents import document_from
 from controlplane.services.errors import Fault, Invalid, Malformed
+from controlplane.services.foreseeing import foresee
 from controlplane.services.forms import EDITED
 from controlplane.services.idempotency import Answer, carry_out, once
 from controlplane.services.ports.unit_of_work import UnitOfWork, rehearse, run
@@ -37,11 +39,15 @@ router = APIRouter(prefix="/api/v1", tags=["documents"])
 
 
 class ApplyQuery(BaseModel):
-    """How documents are applied. `label` (key=value, may come again) says what `prune` may take."""
+    """How documents are applied. `label` (key=value, may come again) says what `prune` may take.
+
+    `plan`, with `dryRun`: also who would start, wait or have to leave.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     dry_run: Annotated[bool, Field(alias="dryRun")] = False
+    plan: bool = False
     prune: bool = False
     label: Labels = Field(default_factory=list)
 
@@ -65,20 +71,31 @@ def apply_documents(
     """Apply one or more documents (a YAML stream, a JSON object or a JSON list): all of them, or none.
 
     `dryRun=true` says what would change and changes nothing; its `basis`, sent as `If-Match` with the same documents,
-    lets them be applied only while that is still what would change.
+    lets them be applied only while that is still what would change. With `plan=true` it tells as well who would start,
+    wait or have to leave by the next planning cycles, were they applied now.
     """
     container = container_of(request)
     sent = [_sent(value, index) for index, value in enumerate(_listed(body))]
     if asked.label and not asked.prune:
         raise Malformed("label says what prune may take; without prune=true it means nothing", slug="invalid-filter")
+    if asked.plan and not asked.dry_run:
+        raise Malformed(
+            "plan says what a dry run would lead to; without dryRun=true it means nothing", slug="invalid-filter"
+        )
+    would_be = WouldBe()
     how = How(expected, label_pairs(asked.label) if asked.prune else None, asked.dry_run)
 
     def work(uow: UnitOfWork) -> Answer:
-        answer = applying.apply(uow, caller, sent, container.new_id, how)
+        answer = applying.apply(uow, caller, sent, container.new_id, how, would_be)
         return Answer(200, answer.model_dump(mode="json", by_alias=True))
 
     if asked.dry_run:
-        return replayable(rehearse(container.uow_factory, work))
+        answer = rehearse(container.uow_factory, work)
+        if asked.plan:  # when the rehearsal is over: planning takes its time, and nobody waits for its locks
+            found = foresee(container.uow_factory, container.snapshot_reader, caller.principal, would_be)
+            plans = [each.model_dump(mode="json", by_alias=True) for each in found]
+            answer = replace(answer, body={**answer.body, "plan": plans})
+        return replayable(answer)
     key = once(caller.principal, _key_of(request), b"apply", how.said(), body.raw)
     return replayable(carry_out(container.uow_factory, key, work))
 

@@ -6,6 +6,7 @@ from pydantic import Field, TypeAdapter
 
 from controlplane.contract.rest.common import Json, RestModel, Warned
 from controlplane.contract.rest.fleet import ClusterDocument, FlavorDocument
+from controlplane.contract.rest.planning import ForeseenPlan
 from controlplane.contract.rest.tenancy import PolicyDocument, PoolDocument, QueueDocument, WindowDocument
 from controlplane.contract.rest.workloads import WorkloadDocument
 
@@ -26,7 +27,7 @@ KINDS = (*DOCUMENT_KINDS, "Job")
 """What may be applied; `Job` is a `batch/v1` manifest with the label `muster.dev/queue`."""
 
 
-def _is_missing(value: Json) -> bool:
+def _is_missing(value: object) -> bool:
     return value is None
 
 
@@ -71,12 +72,13 @@ class ApplyAnswer(RestModel):
     """All of the documents were taken, or none was.
 
     `basis` stands for every document that the request touches, as it was before: sent as `If-Match` after a dry run,
-    it keeps the request from changing anything that the dry run has not shown.
+    it keeps the request from changing anything that the dry run has not shown. `plan`: by Pool, where it was asked for.
     """
 
     applied: list[Applied]
     dry_run: bool = False
     basis: str = ""
+    plan: list[ForeseenPlan] | None = Field(default=None, exclude_if=_is_missing)
 
 
 class DocumentView(RestModel):

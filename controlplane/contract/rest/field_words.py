@@ -43,6 +43,7 @@ _CLUSTER: Words = {
     "budgets": "How long each stage of a start may take here.",
     "topologyKeys": "The node label of each topology level, by level.",
     "networkDomain": "Clusters of one domain reach each other's pods.",
+    "facts": "What is there that workloads may require.",
     "nodes": "Its machines, in groups of equal ones; read by worlds and simulated clusters, never stored.",
 }
 FIELDS: Mapping[str, Words] = {
@@ -121,6 +122,7 @@ FIELDS: Mapping[str, Words] = {
     },
     "ClusterDocument": HEAD,
     "ClusterSpec": _CLUSTER,
+    "ClusterFacts": {"storage": "Classes of storage that are there.", "data": "Data sets that are near."},
     "ClusterBudgets": {
         "prepareSeconds": "Until all objects of an attempt are there.",
         "bindSeconds": "Until all pods are bound to their nodes.",
@@ -195,6 +197,11 @@ FIELDS: Mapping[str, Words] = {
         "dynamicPackFromPermille": "Strategy dynamic packs from this use of a flavor on; between the two, compact.",
         "dynamicLargeDevices": "Devices from which a gang is large to strategy dynamic.",
         "dynamicLargePermille": "Part of what waits in large gangs from which strategy dynamic packs anyway.",
+        "historyHalfLifeSeconds": "After so long, use of what others wanted too counts half.",
+        "historyStrengthPermille": "How much the past moves weights and turns; 0: not at all.",
+        "historyFloorPermille": "What of its weight the past always leaves to a queue.",
+        "historyMarginPermille": "Changes of a weight below this part of it are left out.",
+        "weightsEverySeconds": "How often the past is reckoned into weights.",
         "clusterPreference": "Clusters by name and rank, lower first; 0 where a cluster is not named.",
     },
 }

@@ -3,6 +3,8 @@
 The same whether it was planned here from files (`muster plan`) or by a plane (`muster apply --dry-run --plan`).
 """
 
+from typing import Literal
+
 from pydantic import Field
 
 from controlplane.contract.rest.common import Json, Moment, ReasonView, RestModel
@@ -73,7 +75,8 @@ class WaitView(RestModel):
 class ShareView(RestModel):
     """What one Queue has of one Flavor, in units. No `nominal`: a root that owns what clusters own.
 
-    `used` before the plan and `after` it; `entitled` is its fair share of what is there and wanted now.
+    `used` before the plan and `after` it; `entitled` is its fair share of what is wanted now, in whole
+    units; none where it wants nothing of it.
     """
 
     queue: str
@@ -149,3 +152,45 @@ class CycleRecordView(RestModel):
 
     cycle: int
     links: list[CycleLink] = Field(min_length=1)
+
+
+Fate = Literal["starts", "waits", "leaves", "runs"]
+
+
+class FateCounts(RestModel):
+    """How many Workloads of a Pool would start, wait, have to leave, or run on."""
+
+    starts: int
+    waits: int
+    leaves: int
+    runs: int
+
+
+class ForeseenWork(RestModel):
+    """A Workload whose fate the documents would change. No `before`: it comes with them.
+
+    What belongs to others has no name: "other work" of "another queue", with its numbers alone.
+    """
+
+    workload: str
+    queue: str
+    before: Fate | None = None
+    clusters: list[str] = Field(default_factory=list)
+    charges: dict[str, int] = Field(default_factory=dict)
+    asker: str = ""
+    reasons: list[ReasonView] = Field(default_factory=list)
+
+
+class ForeseenPlan(RestModel):
+    """What the next cycle of a Pool would do differently, were these documents applied now.
+
+    Only what differs is listed, at most 1,000 of each; the counts are of everything. `runs`: who need not leave then.
+    """
+
+    pool: str
+    before: FateCounts
+    after: FateCounts
+    starts: list[ForeseenWork] = Field(default_factory=list)
+    waits: list[ForeseenWork] = Field(default_factory=list)
+    leaves: list[ForeseenWork] = Field(default_factory=list)
+    runs: list[ForeseenWork] = Field(default_factory=list)
