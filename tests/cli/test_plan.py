@@ -1,6 +1,10 @@
 """`muster plan` on files: what it prints, for people and for scripts, and how it ends; no plane is there."""
 
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -121,3 +125,16 @@ def test_a_schema_says_what_each_field_means_and_asks_no_plane(lonely: Muster) -
 def test_planning_loads_no_http_client_no_server_and_no_database() -> None:
     heavy = {"httpx", "sqlalchemy", "psycopg", "fastapi", "celery", "redis", "structlog", "controlplane.db"}
     assert loaded(["plan", "-f", str(WORLD)]) & heavy == set()
+
+
+def test_the_readme_shows_what_is_printed_when_its_example_is_typed(lonely: Muster, tmp_path: Path) -> None:
+    _, heading, text = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Try the planner on a file\n")
+    assert heading
+    (script,) = re.findall(r"^```sh\n(.*?)^```", text.partition("\n## ")[0], re.MULTILINE | re.DOTALL)
+    (shown,) = re.findall(r"^```\n(Pool .*?)^```", text.partition("\n## ")[0], re.MULTILINE | re.DOTALL)
+    environment = {**lonely.environment({}), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout.partition("\nShares\n")[0] == shown
