@@ -13,11 +13,11 @@ from controlplane.workers.periodic import run_due
 
 
 def bind_periodic(app: Celery, container: Container) -> None:
-    """Tasks of ordinary workers: one run of one periodic job."""
+    """Tasks of ordinary workers: one run of the periodic jobs of one period."""
 
     @app.task(name=PERIODIC_TASK, acks_late=True)
-    def run_periodic(name: str) -> None:
-        run_due(container, [name])
+    def run_periodic(names: list[str] | str) -> None:
+        run_due(container, [names] if isinstance(names, str) else names)  # a beat of the release before sends one
 
 
 def bind_planning(app: Celery, wake: Callable[[int], None]) -> None:

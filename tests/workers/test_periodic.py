@@ -4,15 +4,20 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
+from celery import Celery
 from sqlalchemy import inspect, text
 
 from controlplane.bootstrap import Container, build_container
 from controlplane.services.replay import replay
+from controlplane.wakeups import PERIODIC_TASK
 from controlplane.workers.periodic import BY_NAME, PERIODIC, Job, run_due
 from controlplane.workers.planning import PlannerLoop
+from controlplane.workers.run import schedule
 from controlplane.workers.sweeper import Sweeper
+from controlplane.workers.tasks import bind_periodic
 from tests.services.planes import Plane
 from tests.support.api import settings_for
 from tests.support.databases import Database
@@ -69,6 +74,23 @@ def _rows(plane: Plane) -> Mapping[str, list[str]]:
 def test_the_table_says_how_often_each_job_runs_and_what_a_missed_run_costs() -> None:
     assert {job.name: job.every_seconds for job in PERIODIC} == EVERY_SECONDS
     assert [job.name for job in PERIODIC if not job.if_missed] == []
+
+
+def test_beat_sends_every_job_once_in_its_period_and_one_message_for_all_of_a_period() -> None:
+    sent = schedule()
+    told = [(entry["schedule"], name) for entry in sent.values() for name in cast("list[list[str]]", entry["args"])[0]]
+    assert sorted(told) == sorted((seconds, name) for name, seconds in EVERY_SECONDS.items())
+    assert len(sent) == len(set(EVERY_SECONDS.values()))
+
+
+def test_a_worker_runs_the_jobs_of_a_message_of_either_release(plane: Plane, container: Container) -> None:
+    """While a new release comes, one beat sends a name and the other a list of names."""
+    app = Celery(set_as_current=False)
+    bind_periodic(app, container)
+    for names in (["seal-audit", "rebalance"], "drop-old"):
+        app.tasks[PERIODIC_TASK](names)
+    ran = [row.name for row in plane.rows("SELECT name FROM periodic_run ORDER BY name")]
+    assert ran == ["drop-old", "rebalance", "seal-audit"]
 
 
 @pytest.mark.parametrize("job", PERIODIC, ids=lambda job: job.name)
