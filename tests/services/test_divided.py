@@ -7,6 +7,7 @@ import pytest
 
 from controlplane.contract.agent.attempts import ApplyBody
 from controlplane.contract.rest.workloads import WorkloadDocument
+from controlplane.core.facts.queries import Scope, WorkloadFilter
 from controlplane.core.facts.tenancy import Binding, Principal, Role
 from controlplane.core.ids import WorkloadId
 from controlplane.services import queries
@@ -21,7 +22,7 @@ ADMIN = Caller(Principal(1, "person", "root", (Binding(Role.PLATFORM_ADMIN),)), 
 GANG = "0192f3a0-0000-7000-8000-000000000001"
 
 
-def gang(pods: int = 4, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+def gang(pods: int = 4, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON as people send it
     pod_set = {"name": "main", "replicas": pods, "devices": 8, "flavors": [{"name": H100}], "template": template()}
     pod_set["topology"] = {"slices": {"size": 1, "required": "host"}}
     spec = {"queue": "team", "podSets": [pod_set], "clusters": {"max": 2}, **changes}
@@ -141,6 +142,9 @@ def test_an_elastic_gang_is_written_told_and_charged_with_the_pods_that_it_got(
     value = gang(9, clusters={"max": 1})
     value["spec"]["podSets"][0]["minReplicas"] = 1
     submitted(plane, value)
+    with plane.uow() as uow:
+        [line] = uow.queries.workloads(Scope(None), WorkloadFilter(), None, 10)
+    assert (line.pods, line.devices) == (2, 16)
     agents[0].sync()
     name = agents[0].only()
     body = agents[0].wanted[name].apply

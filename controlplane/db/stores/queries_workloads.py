@@ -40,8 +40,14 @@ _LINES = """
            workload.finished_at, workload.reasons, sizes.pods, sizes.devices, places.clusters
     FROM page AS workload JOIN queue ON queue.id = workload.queue_id JOIN pool ON pool.id = workload.pool_id
     CROSS JOIN LATERAL (
-        SELECT coalesce(sum(replicas), 0) AS pods, coalesce(sum(replicas * devices), 0) AS devices
-        FROM pod_set WHERE workload_id = workload.id) AS sizes
+        SELECT coalesce(sum(pods), 0) AS pods, coalesce(sum(pods * devices), 0) AS devices
+        FROM (
+            SELECT devices, CASE  -- an elastic one has as many as it last started with
+                WHEN min_replicas < replicas AND workload.state <> 'pending' AND workload.attempts_made > 0 THEN
+                    (SELECT count(*) FROM pod WHERE pod.workload_id = workload.id
+                         AND pod.attempt = workload.attempts_made AND pod.pod_set = pod_set.name)
+                ELSE replicas END AS pods
+            FROM pod_set WHERE workload_id = workload.id) AS counted) AS sizes
     CROSS JOIN LATERAL (
         SELECT coalesce(array_agg(cluster.name ORDER BY cluster.name), '{}') AS clusters
         FROM placement JOIN cluster ON cluster.id = placement.cluster_id
