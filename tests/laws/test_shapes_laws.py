@@ -30,14 +30,14 @@ LEVELS = ("block", "rack", "host", "no-such-level")
 def shaped_sets(draw: st.DrawFn, name: str, others: tuple[str, ...]) -> PodSet:
     """A PodSet of any shape; beside one of the others, or with a level and slices of its own."""
     devices = draw(st.sampled_from((0, 1, 2, 4)))
-    flavors = tuple(draw(st.lists(st.sampled_from(FLAVORS), min_size=1, max_size=2, unique=True))) if devices else ()
+    flavors = draw(st.lists(st.sampled_from(FLAVORS), min_size=1, max_size=2, unique=True)) if devices else []
     needs = PodNeeds(draw(st.sampled_from((0, 0, 0, 20_000))))
     size = draw(st.sampled_from((0, 0, 1, 2, 3)))
     count = draw(st.integers(1, 4))
-    made = PodSet(name, count * (size or 1), devices, flavors, needs)
+    made = PodSet(name, count * (size or 1), devices, tuple(flavors), needs)
     if draw(st.booleans()):
         made = replace(made, min_replicas=draw(st.integers(1, count)) * (size or 1))
-    if others and draw(st.booleans()):
+    if draw(st.booleans()) and others:
         return replace(made, with_pod_set=draw(st.sampled_from(others)))
     mode = draw(st.sampled_from(TopologyMode))
     level = "" if mode is TopologyMode.NONE else draw(st.sampled_from(LEVELS))

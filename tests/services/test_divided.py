@@ -143,7 +143,7 @@ def test_an_elastic_gang_is_written_told_and_charged_with_the_pods_that_it_got(
     value["spec"]["podSets"][0]["minReplicas"] = 1
     submitted(plane, value)
     with plane.uow() as uow:
-        [line] = uow.queries.workloads(Scope(None), WorkloadFilter(), None, 10)
+        [line] = uow.queries.workloads(Scope(None), WorkloadFilter(), None, 10).items
     assert (line.pods, line.devices) == (2, 16)
     agents[0].sync()
     name = agents[0].only()
