@@ -32,7 +32,6 @@ ANNOTATION_RAN = "muster.dev/ran"
 ANNOTATION_REJECTION = "muster.dev/rejection"
 JOB_INDEX = "batch.kubernetes.io/job-completion-index"
 FINISHED = frozenset({"Succeeded", "Failed"})
-RDMA = ("rdma/", "nvidia.com/rdma", "vpc.amazonaws.com/efa")  # network cards by which pods reach past the kernel
 HUGEPAGES = "hugepages-"
 LOCAL_STORAGE = "ephemeral-storage"
 INDEXES_MAX = 100_000

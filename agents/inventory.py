@@ -12,9 +12,10 @@ from typing import Literal
 from agents import quantities
 from agents.cluster import View
 from agents.devices.registry import extended, read_devices
-from agents.facts import HUGEPAGES, LOCAL_STORAGE, RDMA, NodeFacts, PodFacts, amount_of, cut, object_id
+from agents.facts import HUGEPAGES, LOCAL_STORAGE, NodeFacts, PodFacts, amount_of, cut, object_id
 from controlplane.contract.agent.inventory import (
     LABELS_NOT_TOLD,
+    RDMA_RESOURCES,
     ForeignPod,
     InventoryDelta,
     NodeReport,
@@ -166,7 +167,7 @@ def node_report(node: NodeFacts, foreign: Sequence[PodFacts], levels: Sequence[t
         cpu_milli=free.get("cpu", 0),
         memory_bytes=free.get("memory", 0),
         pods=free.get("pods", KUBELET_PODS),
-        rdma=sum(amount for name, amount in free.items() if name.startswith(RDMA)),
+        rdma=sum(amount for name, amount in free.items() if name.startswith(RDMA_RESOURCES)),
         hugepages_bytes=sum(amount for name, amount in free.items() if name.startswith(HUGEPAGES)),
         local_storage_bytes=free.get(LOCAL_STORAGE, 0),
         instance_type=cut(node.labels.get("node.kubernetes.io/instance-type", "")),

@@ -99,6 +99,7 @@ def _pod_set(spec: PodSetSpec, read: PodFacts, known: Known, requires: Requires)
         slice_size=0 if topology.slices is None else topology.slices.size,
         slice_level="" if topology.slices is None else topology.slices.required,
         with_pod_set=topology.with_ or "",
+        rules=read.rules,
     )
 
 

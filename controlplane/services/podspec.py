@@ -6,16 +6,21 @@ local policy's business and is asked again there. Templates stay JSON: Kubernete
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic_core import PydanticCustomError
 
+from controlplane.contract.agent.inventory import RDMA_RESOURCES
 from controlplane.contract.rest.common import OUR_PREFIX, SIMULATED_PREFIX
 from controlplane.contract.rest.quantities import cpu_milli, memory_bytes, whole_units
-from controlplane.core.demand import PodNeeds
+from controlplane.core.demand import NodeRules, PodNeeds
+from controlplane.core.nodes import NO_RULES
 from controlplane.services.errors import Fault
+from controlplane.services.noderules import RulesReader
 
+RDMA, HUGEPAGES, STORAGE = "rdma", "hugepages-", "ephemeral-storage"  # of the first two, all kinds count together
 TEMPLATE_BYTES_MAX = 262_144
 IMAGE_LENGTH_MAX = 512
 VENDORS: Mapping[str, str] = {
@@ -60,6 +65,7 @@ class PodFacts:
     resource: str
     needs: PodNeeds
     warnings: tuple[str, ...] = ()
+    rules: NodeRules = NO_RULES
 
     @property
     def vendor(self) -> str:
@@ -86,7 +92,8 @@ class TemplateReader:
         facts = self._facts(spec)
         if not facts.devices and "nvidia" in str(spec.get("runtimeClassName")):
             self._wrong("/spec/runtimeClassName", "pod-policy", "this runtime shows devices, and the pod asks for none")
-        return PodFacts(facts.devices, facts.resource, facts.needs, tuple(dict.fromkeys(self._warnings)))
+        rules = self._rules(spec)
+        return replace(facts, warnings=tuple(dict.fromkeys(self._warnings)), rules=rules)
 
     def _wrong(self, where: str, slug: str, words: str) -> None:
         self.faults.append(Fault(self._pointer + where, words, slug))
@@ -140,7 +147,6 @@ class TemplateReader:
             self._warnings.append(
                 "restartPolicy OnFailure is taken as Never: a gang is tried again whole (maxAttempts)"
             )
-        self._check_placement(spec)
         for field in ("serviceAccountName", "serviceAccount"):
             if spec.get(field) not in (None, "", "default"):
                 self._wrong(f"/spec/{field}", "pod-policy", "pods run under the service account default and no other")
@@ -163,17 +169,13 @@ class TemplateReader:
                 if "serviceAccountToken" in source:
                     self._wrong(place, "pod-policy", "pods get no token for their cluster's API")
 
-    def _check_placement(self, spec: Mapping[str, object]) -> None:
-        if "kubernetes.io/hostname" in self._object(spec, "nodeSelector", "/spec/nodeSelector"):
-            self._wrong("/spec/nodeSelector", "pod-policy", "the plane chooses nodes; a host name may not be selected")
-        affinity = self._object(spec, "affinity", "/spec/affinity")
-        if _selects_hosts(affinity.get("nodeAffinity")):
-            words = "the plane chooses nodes; affinity to a host's name is not taken"
-            self._wrong("/spec/affinity/nodeAffinity", "pod-policy", words)
-        for where, toleration in self._objects(spec, "tolerations", "/spec/tolerations"):
-            key = str(toleration.get("key") or "")
-            if not key or key.startswith("node-role.kubernetes.io/"):
-                self._wrong(where, "pod-policy", "tolerations of everything or of the control plane are not taken")
+    def _rules(self, spec: Mapping[str, object]) -> NodeRules:
+        reader = RulesReader(spec)
+        rules = reader.read()
+        for where, slug, words in dict.fromkeys(reader.wrong):
+            self._wrong(f"/spec{where}", slug, words)
+        self._warnings.extend(reader.warnings)
+        return rules
 
     def _check_container(self, container: Mapping[str, object], where: str) -> None:
         image = container.get("image")
@@ -212,29 +214,25 @@ class TemplateReader:
             return max(peak, sidecars + sum(asked.get(resource, 0) for asked in containers))
 
         resource = resources[0] if resources else ""
-        return PodFacts(total(resource), resource, PodNeeds(total("cpu"), total("memory")))
+        return PodFacts(total(resource), resource, PodNeeds(*map(total, ("cpu", "memory", RDMA, HUGEPAGES, STORAGE))))
 
     def _asked(self, container: Mapping[str, object], where: str) -> dict[str, int]:
         resources = self._object(container, "resources", f"{where}/resources")
         limits = self._object(resources, "limits", f"{where}/resources/limits")
         requests = self._object(resources, "requests", f"{where}/resources/requests")
-        asked: dict[str, int] = {}
+        asked = Counter[str]()
         for name, value in {**limits, **requests}.items():
             try:
                 if name == "cpu":
                     asked[name] = cpu_milli(value)
-                elif name == "memory":
+                elif name in {"memory", STORAGE}:
                     asked[name] = memory_bytes(value)
+                elif name.startswith(HUGEPAGES):
+                    asked[HUGEPAGES] += memory_bytes(value)
+                elif name.startswith(RDMA_RESOURCES):
+                    asked[RDMA] += whole_units(value)
                 elif any(name.startswith(prefix) for prefix in VENDORS) and (units := whole_units(value)):
                     asked[name] = units
             except PydanticCustomError as error:
                 self._wrong(f"{where}/resources", "invalid-quantity", f"{name}: {error.message()}")
         return asked
-
-
-def _selects_hosts(part: object) -> bool:
-    """Whether a node affinity names hosts anywhere in it; `matchFields` knows no other field than a node's name."""
-    if isinstance(part, Mapping):
-        names_host = part.get("key") == "kubernetes.io/hostname" or bool(part.get("matchFields"))
-        return names_host or any(_selects_hosts(each) for each in part.values())
-    return isinstance(part, list) and any(_selects_hosts(each) for each in part)

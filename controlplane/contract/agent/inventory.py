@@ -13,6 +13,9 @@ from pydantic import Field
 
 from controlplane.contract.agent.base import Amount, Key, Moment, Text, WireModel, Words
 
+RDMA_RESOURCES = ("rdma/", "nvidia.com/rdma", "vpc.amazonaws.com/efa")
+"""Prefixes of Kubernetes resources that are network cards by which pods reach past the kernel; counted together."""
+
 LABELS_NOT_TOLD = ("feature.node.kubernetes.io/cpu-cpuid.", "nvidia.com/gpu.deploy.", "nvidia.com/gfd.timestamp")
 """Prefixes of node labels that no report carries: dozens per node, and some change all the time."""
 
