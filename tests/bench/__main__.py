@@ -10,6 +10,7 @@ import time
 from tests.bench.figure_api import cli_start, dry_run, list_of_workloads, submits
 from tests.bench.figure_core import cycle_over_many_queues, large_gang_placed, shares_of_random_trees
 from tests.bench.figure_node import devices_withdrawn, large_gang
+from tests.bench.figure_offline import plan_of_a_thousand_nodes
 from tests.bench.figure_placement import placement
 from tests.bench.figure_plane import idle_memory, warm_start
 from tests.bench.figure_release import release
@@ -28,6 +29,7 @@ FIGURES: dict[str, Figure] = {
     "list-first-page": list_of_workloads,
     "apply-dry-run": dry_run,
     "cli-start": cli_start,
+    "plan-1000": plan_of_a_thousand_nodes,
     "release": release,
     "devices-withdrawn": devices_withdrawn,
     "large-gang-bound": large_gang,
