@@ -32,7 +32,7 @@ def list_queues(output: OutputOption = Output.TABLE) -> None:
 def show_queue(path: QueuePath, output: OutputOption = Output.TABLE) -> None:
     """Show one queue with all its quotas."""
     found = client().get(f"/queues/{path}")
-    render.show(found, output, lambda: _show(found))
+    render.show(found, output, lambda: tell(found))
 
 
 @command(queues, "apply", "muster queue apply -f queues.yaml")
@@ -114,10 +114,11 @@ def _owned(quota: Json) -> int:
     return int(quota["subtree"] if quota["nominal"] is None else quota["nominal"])
 
 
-def _show(found: Json) -> None:
+def tell(found: Json) -> None:
+    """One queue, with all its quotas."""
     render.pairs(
         [
-            ("Path", found["path"]), ("Weight", found["weight"]), ("Namespace", found["namespace"]),
+            ("Path", found["path"]), ("Weight", _weight(found)), ("Namespace", found["namespace"]),
             ("Labels", render.labels(found["labels"])), ("Takes workloads", "yes" if found["isLeaf"] else "no"),
             ("Waiting", found["waiting"]), ("Running", found["running"]),
         ]
@@ -127,26 +128,57 @@ def _show(found: Json) -> None:
         render.rows(_QUOTA_COLUMNS, found["quotas"])
 
 
+def _number(value: object) -> object:
+    """Whole ones without a point."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _hours(value: object) -> object:
+    """Device-hours of burst credit."""
+    return f"{value:+.0f} h" if isinstance(value, int | float) else "-"
+
+
+def _weight(found: Json) -> object:
+    plain, now = found["weight"], found["weightNow"]
+    return plain if now == plain else f"{plain} ({now:.2f} now, by what it used lately)"
+
+
 def _or_dash(value: object) -> object:
     return "-" if value is None else value
 
 
 _NO_QUOTA: Json = dict.fromkeys(
-    ("flavor", "nominal", "borrow", "lend", "subtree", "potential", "used", "pending", "borrowed", "available"), "-"
+    (
+        "flavor",
+        "nominal",
+        "borrow",
+        "lend",
+        "subtree",
+        "potential",
+        "used",
+        "pending",
+        "borrowed",
+        "available",
+        "entitled",
+        "burstCredit",
+    ),
+    "-",
 )
 _QUOTA_COLUMNS: list[render.Column] = [
     ("FLAVOR", lambda each: each["flavor"]),
     ("IN USE", bar),
     ("USED", lambda each: each["used"]),
     ("NOMINAL", lambda each: _or_dash(each["nominal"])),
+    ("ENTITLED", lambda each: _number(each["entitled"])),
     ("BORROWED", lambda each: each["borrowed"]),
     ("AVAILABLE", lambda each: each["available"]),
     ("BORROW", lambda each: _or_dash(each["borrow"])),
     ("LEND", lambda each: _or_dash(each["lend"])),
+    ("CREDIT", lambda each: _hours(each["burstCredit"])),
 ]
 _TREE_COLUMNS: list[render.Column] = [
     ("QUEUE", lambda each: each["shown"]),
-    *_QUOTA_COLUMNS[:6],
+    *_QUOTA_COLUMNS[:7],
     ("WAITING", lambda each: each["waiting"] if each["shown"] else ""),
     ("WEIGHT", lambda each: each["weight"] if each["shown"] else ""),
 ]

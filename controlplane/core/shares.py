@@ -15,7 +15,7 @@ Shares = dict[tuple[QueueId, FlavorName], Fraction]
 _NOTHING = Fraction(0)
 
 
-def fair_shares(tree: QuotaTree, demand: Demand) -> Shares:
+def fair_shares(tree: QuotaTree, demand: Demand, weights: Mapping[QueueId, int] | None = None) -> Shares:
     """Divide every Flavor fairly among those that want it: weighted max-min, level by level. Usage is not looked at.
 
     `demand` is what each Queue itself wants in all, in use or waiting, in units. The result has what each Queue with a
@@ -31,15 +31,18 @@ def fair_shares(tree: QuotaTree, demand: Demand) -> Shares:
        every child has min(what it wants beyond S, x times its weight).
     4. What nobody with a weight wants is divided alike among the children of weight 0.
 
-    So no child could have more but at the cost of a sibling that borrows no more by weight than it does.
+    So no child could have more but at the cost of a sibling that borrows no more by weight than it does. `weights` are
+    those of the tree's Queues, if it has them.
     """
+    if weights is None:
+        weights = {queue.id: queue.weight for queue in tree.queues.values()}
     by_flavor: dict[FlavorName, dict[QueueId, int]] = {}
     for (queue, flavor), amount in demand.items():
         if amount > 0 and queue in tree:
             by_flavor.setdefault(flavor, {})[queue] = amount
     shares: Shares = {}
     for flavor in sorted(by_flavor):
-        shares.update(_Division(tree, flavor, by_flavor[flavor]).shares())
+        shares.update(_Division(tree, flavor, by_flavor[flavor], weights).shares())
     return shares
 
 
@@ -58,8 +61,11 @@ def level(wants: Iterable[tuple[int, int]], room: Fraction) -> Fraction | None:
 class _Division:
     """One Flavor among those that want it."""
 
-    def __init__(self, tree: QuotaTree, flavor: FlavorName, own: Mapping[QueueId, int]) -> None:
+    def __init__(
+        self, tree: QuotaTree, flavor: FlavorName, own: Mapping[QueueId, int], weights: Mapping[QueueId, int]
+    ) -> None:
         self._tree = tree
+        self._weights = weights
         self._flavor = flavor
         self._own = own
         self._children: dict[QueueId | None, list[QueueId]] = {}
@@ -102,7 +108,7 @@ class _Division:
         own = min(room, Fraction(self._own.get(queue, 0)))
         room -= own
         more = {child: self._wants[child] - self._s(child) for child in children if self._wants[child] > self._s(child)}
-        weights = {child: self._tree.queues[child].weight for child in more}
+        weights = {child: self._weights[child] for child in more}
         room = self._lend(room, {child: (more[child], weights[child]) for child in more if weights[child] > 0}, may_use)
         self._lend(room, {child: (more[child], 1) for child in more if weights[child] <= 0}, may_use)
         return own

@@ -20,10 +20,10 @@ def test_the_quota_tree_is_kept_from_files(muster: Muster, tmp_path: Path) -> No
     assert muster.fine("apply -f -", stdin=QUEUES) == "= 3 unchanged\n"
     lines = muster.fine("queue list").splitlines()
     assert lines[0].split() == [
-        "QUEUE", "FLAVOR", "IN", "USE", "USED", "NOMINAL", "BORROWED", "AVAILABLE", "WAITING", "WEIGHT",
+        "QUEUE", "FLAVOR", "IN", "USE", "USED", "NOMINAL", "ENTITLED", "BORROWED", "AVAILABLE", "WAITING", "WEIGHT",
     ]  # fmt: skip
     assert [line.split("nvidia")[0].rstrip() for line in lines[1:]] == ["research", "|- nlp", "`- vision"]
-    assert lines[2].split()[2:6] == ["nvidia-h100-80gb", "." * 20, "0", "128"]
+    assert lines[2].split()[2:7] == ["nvidia-h100-80gb", "." * 20, "0", "128", "0"]
     assert muster("queue show research/nlp -o json").json["namespace"] == "nlp"
     assert "research/vision is now vision" in muster.fine("queue move research/vision vision")
     assert "vision is gone" in muster.fine("queue delete vision")

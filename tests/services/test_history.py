@@ -1,12 +1,15 @@
 """Turns that remember, on a real database: what is gathered, what a reckoning writes, and what planners read of it."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
 
+from controlplane.contract.rest.tenancy import QueueView
 from controlplane.core.facts.planning import Horizon, Reading, Table
+from controlplane.core.facts.queries import Scope
 from controlplane.core.history import WHOLE, Use, use_after
 from controlplane.core.ids import FlavorName, PoolId, QueueId
 from controlplane.core.plan import Plan
@@ -147,6 +150,40 @@ def test_owners_of_one_queue_are_told_apart(plane: Plane) -> None:
     snapshot, _ = as_read(plane)
     assert snapshot.owners == {(a, "ann"): int(row.used) // 10**6}
     assert {attempt.owner for attempt in snapshot.running.values()} == {"ann"}
+
+
+def test_views_of_queues_say_what_they_are_entitled_to_and_what_history_makes_of_them(plane: Plane) -> None:
+    """Team a has all 16, team b waits for 8: each is entitled to 8 now."""
+    planner, reader, _, _ = two_teams(plane)
+    assert {path: view.quotas[0].entitled for path, view in views(plane).items()} == {"org": 16, "org/a": 8, "org/b": 8}
+    assert views(plane)["org/a"].quotas[0].burst_credit is None
+    for hours in (3, 200):
+        reader.by = timedelta(hours=hours)
+        plane.wake()
+        planner.step()
+    a, b = views(plane)["org/a"], views(plane)["org/b"]
+    left, earned = a.quotas[0].burst_credit, b.quotas[0].burst_credit
+    assert earned == pytest.approx(8 * 168 / math.log(2), rel=0.001), "half of 16 in the window"
+    assert left is not None
+    assert earned is not None
+    assert left < earned
+    assert 0 < a.weight_now < a.weight == b.weight_now == b.weight
+
+
+def test_a_share_that_is_no_whole_number_is_rounded_down_to_hundredths(plane: Plane) -> None:
+    plane.queue("org", nominal=2)
+    for name in ("a", "b", "c"):
+        plane.workload(f"{name}1", QueueId(plane.queue(f"org/{name}")), pods=1, devices=1)
+    assert {path: view.quotas[0].entitled for path, view in views(plane).items() if path != "org"} == {
+        "org/a": 0.66,
+        "org/b": 0.66,
+        "org/c": 0.66,
+    }
+
+
+def views(plane: Plane) -> dict[str, QueueView]:
+    with plane.uow() as uow:
+        return {view.path: view for view in uow.queries.queues(Scope(None))}
 
 
 def test_rows_that_say_nothing_go_after_a_day(plane: Plane) -> None:

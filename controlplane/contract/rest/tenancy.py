@@ -179,6 +179,8 @@ class QuotaView(RestModel):
     pending: int = 0  # of `used`: placed, not running yet
     running: int = 0  # of `used`
     borrowed: int = 0  # of `used`: beyond its own
+    entitled: float = 0  # what is its fair share of what all want now, for all below it; rounded down to hundredths
+    burst_credit: float | None = None  # device-hours less than its share that it had lately; below 0: more
 
 
 class QueueView(RestModel):
@@ -187,6 +189,7 @@ class QueueView(RestModel):
     path: str
     parent: str | None = None
     weight: int
+    weight_now: float = 0  # what history leaves of it, as reckoned last
     namespace: str = ""
     labels: dict[str, str] = Field(default_factory=dict)
     is_leaf: bool

@@ -46,6 +46,7 @@ from controlplane.db.stores import queries_audit, queries_fleet, queries_ledger,
 from controlplane.db.stores import queries_sql as sql
 from controlplane.db.stores import queries_workloads as pages
 from controlplane.db.stores.queries_logs import logs
+from controlplane.db.stores.queries_turns import with_turns
 
 Line = Row[Any]
 
@@ -157,7 +158,7 @@ class QueryStore:
             quota = quotas.get((row.queue_id, row.flavor))
             if quota is not None or row.pending + row.posted or row.subtree:
                 by_queue[row.queue_id].append(_quota(row, quota, tree))
-        return [
+        views = [
             QueueView(
                 path=row.path,
                 parent=paths.get(row.parent_id),
@@ -173,6 +174,7 @@ class QueryStore:
             for row in rows
             if row.visible
         ]
+        return with_turns(self._session, tree, rows, views)
 
     def clusters(self, name: str | None = None) -> list[ClusterView]:
         """Every live Cluster, by name, or the one of this name."""
