@@ -123,6 +123,18 @@ def _node_state(node: Json) -> str:
     return "cordoned" if node["cordoned"] or node["cordonedByUs"] else "ready"
 
 
+def _held(found: Json, name: str, shift: int = 0) -> str:
+    """ "" where its agent tells none of it."""
+    if found[name] is None:
+        return ""
+    return f"{found[f'{name}Held'] >> shift} of {found[name] >> shift}{' GiB' if shift else ''}"
+
+
+def _taint(told: Json) -> str:
+    value = f"={told['value']}" if told.get("value") else ""
+    return f"{told.get('key')}{value}:{told.get('effect')}"
+
+
 def _show_node(found: Json) -> None:
     render.pairs(
         [
@@ -131,6 +143,11 @@ def _show_node(found: Json) -> None:
             ("Place", ", ".join(f"{level} {domain}" for level, domain in found["domains"].items())),
             ("CPU held", f"{found['cpuMilliHeld'] / 1000:g} of {found['cpuMilli'] / 1000:g}"),
             ("Memory held", f"{found['memoryBytesHeld'] >> 30} of {found['memoryBytes'] >> 30} GiB"),
+            ("Pods of ours", f"{found['podsHeld']} of {found['pods']}"),
+            ("RDMA held", _held(found, "rdma")),
+            ("Huge pages held", _held(found, "hugepagesBytes", shift=30)),
+            ("Local disk held", _held(found, "localStorageBytes", shift=30)),
+            ("Taints", ", ".join(map(_taint, found["taints"]))),
             ("Seen", ago(found["observedAt"])), ("Lost", ago(found["lostAt"])),
         ]
     )  # fmt: skip

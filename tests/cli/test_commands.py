@@ -83,12 +83,38 @@ def test_what_runs_is_shown_with_its_place(api: Api, database: Database, muster:
     assert len(nodes) == 8
     assert "takes no new work: fan is loud by" in muster.fine("node cordon eu-west/eu-west-3 --reason 'fan is loud'")
     assert [line.split()[1] for line in muster.fine("node list").splitlines()][4:6] == ["cordoned", "ready"]
-    assert "fan is loud" in muster.fine("node show eu-west/eu-west-3")
+    shown = muster.fine("node show eu-west/eu-west-3")
+    assert "fan is loud" in shown
+    assert ["Pods", "of", "ours", "1", "of", "110"] in [line.replace(":", "").split() for line in shown.splitlines()]
     assert "takes work again" in muster.fine("node uncordon eu-west/eu-west-3")
     assert muster.fine("device list --cluster eu-west") == ""
     cycles = muster("cycle list -o json").json
     assert cycles[0]["decisions"] == 2
     assert muster.fine("cycle list").splitlines()[0].split()[:2] == ["CYCLE", "POOL"]
+
+
+def test_it_is_told_whether_a_workload_would_start_if_it_asked_otherwise(
+    api: Api, database: Database, muster: Muster
+) -> None:
+    plane = Plane(database)
+    plane.cluster("eu-west", nodes=6, namespaces=["nlp", "vision"])
+    muster.fine("apply -f -", stdin=QUEUES)
+    muster.fine("submit -f -", stdin=json.dumps(workload("one")))
+    plane.planner().step()
+    plane.close()
+    muster.fine("submit -f -", stdin=json.dumps(workload("sweep")))
+    fewer = muster.fine("explain sweep --if replicas=2 --if priority=low")
+    assert fewer == (
+        "Submitted again with replicas=2 and priority=500, sweep would start in the next planning cycle,"
+        " 2 pods in eu-west.\n"
+    )
+    still = muster.fine("explain sweep --if priority=600")
+    assert still.startswith("With priority=600, sweep would not start in the next planning cycle: ")
+    assert "room for 2 of 4 pods" in still
+    other = muster("explain sweep --if flavor=nvidia-a100-80gb --if replicas=4 -o json").json["whatIf"]
+    assert (other["starts"], other["resubmitted"]) == (False, True)
+    wrong = muster("explain sweep --if speed=9")
+    assert (wrong.code, "what can be asked: priority=600 or priority=high" in wrong.err) == (2, True)
 
 
 def test_a_cluster_is_made_with_a_token_that_can_go_to_a_file(muster: Muster, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from controlplane.contract.agent.inventory import NodeReport
 from controlplane.contract.rest.workloads import WorkloadDocument
 from controlplane.core.cycle import explain
+from controlplane.core.facts.queries import FleetFilter
 from controlplane.core.facts.tenancy import Binding, Principal, Role
 from controlplane.core.records import World
 from controlplane.services import attempt_batch
@@ -176,6 +177,27 @@ def test_foreign_pods_that_came_first_take_the_place_of_ours(team: Plane) -> Non
     planner.commit(planned)
     assert team.rows("SELECT FROM hold") == []
     planner.let_go()
+
+
+def test_a_node_is_shown_with_what_it_has_what_is_held_and_what_keeps_pods_out(team: Plane) -> None:
+    ready(team, "eu", told("n1", rdma=4, pods=9, labels={"zone": "a"}, taints=[TEAM_TAINT]), node("n2"))
+    tolerations = [{"key": "team", "operator": "Exists"}]
+    asked(
+        team,
+        "gang",
+        pods=2,
+        asks={"nvidia.com/gpu": 1, "rdma/hca": 1},
+        nodeSelector={"zone": "a"},
+        tolerations=tolerations,
+    )
+    plan(team)
+    with team.uow() as uow:
+        (shown,) = uow.queries.nodes(FleetFilter(node="n1"), 0, 10).items
+        listed = uow.queries.nodes(FleetFilter(), 0, 10).items
+    assert (shown.pods_held, shown.pods, shown.rdma_held, shown.rdma) == (2, 9, 2, 4)
+    assert (shown.labels, shown.taints) == ({"zone": "a"}, [TEAM_TAINT])
+    assert [each.labels for each in listed] == [{}, {}]
+    assert (listed[1].pods, listed[1].rdma, listed[1].local_storage_bytes) == (110, None, None)
 
 
 def test_what_an_older_agent_does_not_tell_is_not_what_is_short(team: Plane) -> None:

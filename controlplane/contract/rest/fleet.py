@@ -219,7 +219,11 @@ class ClusterView(RestModel):
 
 
 class NodeView(RestModel):
-    """One machine."""
+    """One machine.
+
+    CPU in millicores, memory, huge pages and local disk in bytes, RDMA in interfaces, pods: what is left of each beside
+    pods that are not ours; null where its agent's version does not tell. `labels`: only of one asked for by name.
+    """
 
     id: int
     cluster: str
@@ -235,6 +239,16 @@ class NodeView(RestModel):
     memory_bytes: int = 0
     cpu_milli_held: int = 0
     memory_bytes_held: int = 0
+    pods: int = 110
+    pods_held: int = 0
+    rdma: int | None = None
+    rdma_held: int = 0
+    hugepages_bytes: int | None = None
+    hugepages_bytes_held: int = 0
+    local_storage_bytes: int | None = None
+    local_storage_bytes_held: int = 0
+    taints: list[dict[str, str]] = Field(default_factory=list)
+    labels: dict[str, str] = Field(default_factory=dict)
     discrepancies: list[dict[str, Json]] = Field(default_factory=list)
     lost_at: Moment | None = None
     observed_at: Moment

@@ -40,7 +40,7 @@ def nodes(session: Session, wanted: FleetFilter, after: int, limit: int) -> Page
     counts: dict[int, list[Line]] = defaultdict(list)
     for each in session.execute(sql.NODE_FLAVORS, {"nodes": [row.id for row in page]}):
         counts[each.node_id].append(each)
-    items = [_node(row, counts[row.id]) for row in page]
+    items = [_node(row, counts[row.id], row.labels if wanted.node else {}) for row in page]
     return PageOf(items, (str(items[-1].id),) if len(rows) > limit else None)
 
 
@@ -97,7 +97,7 @@ def _drain(row: Line) -> DrainView | None:
     )
 
 
-def _node(row: Line, counts: list[Line]) -> NodeView:
+def _node(row: Line, counts: list[Line], labels: dict[str, str]) -> NodeView:
     is_usable = row.ready and not (row.cordoned or row.deleting or row.cordoned_by_us or row.lost_at)
     return NodeView(
         id=row.id,
@@ -124,6 +124,16 @@ def _node(row: Line, counts: list[Line]) -> NodeView:
         memory_bytes=row.memory_bytes,
         cpu_milli_held=row.cpu_milli_held,
         memory_bytes_held=row.memory_bytes_held,
+        pods=row.pods,
+        pods_held=row.pods_held,
+        rdma=row.rdma,
+        rdma_held=row.rdma_held,
+        hugepages_bytes=row.hugepages_bytes,
+        hugepages_bytes_held=row.hugepages_bytes_held,
+        local_storage_bytes=row.local_storage_bytes,
+        local_storage_bytes_held=row.local_storage_bytes_held,
+        taints=row.taints,
+        labels=labels,
         discrepancies=row.discrepancies,
         lost_at=row.lost_at,
         observed_at=row.observed_at,

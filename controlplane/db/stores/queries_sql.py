@@ -86,7 +86,8 @@ CLUSTER_FLAVORS = text("""
     GROUP BY node_flavor.cluster_id, node_flavor.flavor ORDER BY node_flavor.cluster_id, node_flavor.flavor""")
 
 NODES = text("""
-    SELECT node.*, cluster.name AS cluster_name
+    SELECT node.*, cluster.name AS cluster_name,
+        (SELECT count(*) FROM hold WHERE hold.node_id = node.id AND released_at IS NULL) AS pods_held
     FROM node JOIN cluster ON cluster.id = node.cluster_id
     WHERE node.removed_at IS NULL AND cluster.removed_at IS NULL AND node.id > :after
         AND (CAST(:cluster AS text) IS NULL OR cluster.name = :cluster)
