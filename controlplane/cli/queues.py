@@ -121,11 +121,25 @@ def tell(found: Json) -> None:
             ("Path", found["path"]), ("Weight", _weight(found)), ("Namespace", found["namespace"]),
             ("Labels", render.labels(found["labels"])), ("Takes workloads", "yes" if found["isLeaf"] else "no"),
             ("Waiting", found["waiting"]), ("Running", found["running"]),
+            ("Most running", found["mostRunning"] or "no limit"),
         ]
     )  # fmt: skip
     if found["quotas"]:
         print()
         render.rows(_QUOTA_COLUMNS, found["quotas"])
+    if found["budgets"]:
+        print()
+        render.rows(_BUDGET_COLUMNS, found["budgets"])
+
+
+def budget_bar(budget: Json) -> str:
+    """What is used of it, what it was passed by, and what is left: # + . where there is no terminal."""
+    return bar(
+        {
+            "flavor": budget["flavor"], "used": budget["used"], "nominal": budget["limit"],
+            "borrowed": max(0, budget["used"] - budget["limit"]),
+        }
+    )  # fmt: skip
 
 
 def _number(value: object) -> object:
@@ -175,6 +189,14 @@ _QUOTA_COLUMNS: list[render.Column] = [
     ("BORROW", lambda each: _or_dash(each["borrow"])),
     ("LEND", lambda each: _or_dash(each["lend"])),
     ("CREDIT", lambda each: _hours(each["burstCredit"])),
+]
+_BUDGET_COLUMNS: list[render.Column] = [
+    ("BUDGET", lambda each: "all flavors" if each["flavor"] == "*" else each["flavor"]),
+    ("SPENT", budget_bar),
+    ("DEVICE-HOURS", lambda each: f"{each['used']} of {each['limit']}"),
+    ("PER", lambda each: each["per"]),
+    ("KIND", lambda each: "hard" if each["hard"] else "soft"),
+    ("BEGINS ANEW", lambda each: render.until(each["endsAt"])),
 ]
 _TREE_COLUMNS: list[render.Column] = [
     ("QUEUE", lambda each: each["shown"]),

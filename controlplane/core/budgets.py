@@ -18,7 +18,7 @@ from controlplane.core.quota import QuotaTree
 from controlplane.core.reasons import Reason, ReasonCode, reason
 from controlplane.core.resources import times
 from controlplane.core.snapshot import Snapshot
-from controlplane.core.tenancy import Budget, Period, Queue, Spent
+from controlplane.core.tenancy import Budget, Period, Spent
 
 EVERY_FLAVOR = "*"
 HOUR = 3_600
@@ -63,15 +63,14 @@ class Balance:
         return max(0, self.budget.device_hours * HOUR - self.used)
 
 
-def balances(queue: Queue, spent: Mapping[tuple[QueueId, str, Period], Spent], now: datetime) -> tuple[Balance, ...]:
-    """All budgets of one Queue."""
+def balances(
+    queue: QueueId, budgets: Iterable[Budget], spent: Mapping[tuple[QueueId, str, Period], Spent], now: datetime
+) -> tuple[Balance, ...]:
+    """Budgets of one Queue as they stand."""
     return tuple(
-        Balance(
-            budget, used_of(spent.get((queue.id, budget.flavor, budget.per)), budget.per, now),
-            period_of(budget.per, now)[1],
-        )
-        for budget in queue.budgets
-    )  # fmt: skip
+        Balance(each, used_of(spent.get((queue, each.flavor, each.per)), each.per, now), period_of(each.per, now)[1])
+        for each in budgets
+    )
 
 
 class Allowances:
@@ -137,7 +136,9 @@ class Allowances:
     def _of(self, queue: QueueId) -> tuple[Balance, ...]:
         found = self._balances.get(queue)
         if found is None:
-            found = self._balances[queue] = balances(self._snapshot.queues[queue], self._spent, self._now)
+            found = self._balances[queue] = balances(
+                queue, self._snapshot.queues[queue].budgets, self._spent, self._now
+            )
         return found
 
     def _said(self, queue: QueueId, at: Balance) -> Reason:
@@ -173,10 +174,9 @@ class Allowances:
         return self._live
 
 
-def next_period(queues: Iterable[Queue], now: datetime) -> datetime | None:
-    """When the first budget begins anew; None where there are none."""
-    periods = {budget.per for queue in queues for budget in queue.budgets}
-    return min((period_of(per, now)[1] for per in periods), default=None)
+def next_periods(spent: Iterable[Spent], now: datetime) -> list[datetime]:
+    """When budgets begin anew, each moment once."""
+    return sorted({period_of(per, now)[1] for per in {each.per for each in spent}})
 
 
 def _first_of(months: int) -> datetime:

@@ -26,7 +26,7 @@ from controlplane.core.policy import Policy
 from controlplane.core.quota import QuotaTree
 from controlplane.core.scenario import owned_by_all
 from controlplane.core.snapshot import Snapshot
-from controlplane.core.tenancy import Queue, Standing
+from controlplane.core.tenancy import Queue, Spent, Standing
 from controlplane.core.warm_tree import WarmTree
 
 Json = str | int | bool | None | list["Json"] | dict[str, "Json"]
@@ -48,6 +48,8 @@ ROWS: Mapping[Table, type] = {
     Table.EXCLUSIONS: Exclusion,
     Table.USAGE_ELSEWHERE: int,
     Table.OWNED_ELSEWHERE: int,
+    Table.SPENT: Spent,
+    Table.RUNNING_ELSEWHERE: int,
     Table.STANDINGS: Standing,
     Table.OWNERS: int,
     Table.LEFT_OVER: int,
@@ -137,6 +139,8 @@ class World:
             exclusions=cast("tuple[Exclusion, ...]", self._exclusions),
             usage_elsewhere=cast("dict[tuple[QueueId, str], int]", rows[Table.USAGE_ELSEWHERE]),
             owned_elsewhere=cast("dict[FlavorName, int]", rows[Table.OWNED_ELSEWHERE]),
+            spent=cast("tuple[Spent, ...]", tuple(self._sorted(Table.SPENT))),
+            running_elsewhere=cast("dict[QueueId, int]", rows[Table.RUNNING_ELSEWHERE]),
             standings=cast("dict[QueueId, Standing]", rows[Table.STANDINGS]),
             owners=cast("dict[tuple[QueueId, str], int]", rows[Table.OWNERS]),
             left_over=cast("tuple[WorkloadId, ...]", tuple(sorted(rows[Table.LEFT_OVER], key=str))),

@@ -75,7 +75,7 @@ QUEUES_CHANGED = _text("""
         OR EXISTS (SELECT FROM quota WHERE changed_xid >= {since})""")
 
 QUEUES = _text("""
-    SELECT id, path, parent_id, weight, namespace, deleted_at FROM queue
+    SELECT id, path, parent_id, weight, namespace, budgets, most_running, deleted_at FROM queue
     ORDER BY array_length(string_to_array(path, '/'), 1), path""")
 
 QUOTAS = _text("""

@@ -62,6 +62,7 @@ from controlplane.db.planning_sql import (
     SHARES,
     WORKLOADS,
 )
+from controlplane.db.spent_reader import SpentReader, budgets_of
 
 SqlRow = Row[Any]
 Bound = Mapping[str, object]
@@ -73,6 +74,7 @@ class SqlSnapshotReader:
     def __init__(self, engine: Engine) -> None:
         """Take the engine; each reading borrows one connection."""
         self._engine = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        self._spent = SpentReader()
 
     def read(self, pool: PoolId, since: Horizon | None) -> Reading:
         """Return the changes since `since`, or everything if it is None."""
@@ -94,6 +96,7 @@ class SqlSnapshotReader:
                 *_exclusions(session, bound, now),
                 *_elsewhere(session, bound),
                 *_owned_elsewhere(session, bound),
+                *self._spent.read(session, pool, now, is_whole=since is None),
                 *history_reader.standings(session, bound),
                 *history_reader.owners(session, bound),
             ]
@@ -153,6 +156,8 @@ def _queues(session: Session, bound: Bound) -> Iterator[Change]:
             weight=row.weight,
             quotas=tuple(quotas[row.id]),
             namespace=namespaces[row.id],
+            budgets=budgets_of(row.budgets),
+            most_running=row.most_running,
         )
         yield Change(Table.QUEUES, row.id, None if row.deleted_at else value)
 

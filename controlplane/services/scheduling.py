@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from controlplane.core.assumed import can_assume
+from controlplane.core.budgets import next_periods
 from controlplane.core.cycle import plan_cycle
 from controlplane.core.facts.planning import PlannerLease, Reading
 from controlplane.core.history import use_after
@@ -275,8 +276,8 @@ def _codes(reasons: tuple[Reason, ...]) -> list[ReasonCode]:
 def next_moment(snapshot: Snapshot, plan: Plan, now: datetime) -> datetime | None:
     """When to look again although nobody says so. None: nobody waits.
 
-    Time alone ends a back-off, an earmark or an exclusion; and what another Pool gives back to a shared account
-    wakes that Pool's planner only, so whoever waits is looked at again after a while in any case.
+    Time alone ends a back-off, an earmark, an exclusion or a budget's period; and what another Pool gives back to a
+    shared account wakes that Pool's planner only, so whoever waits is looked at again after a while in any case.
     """
     if not plan.reasons:
         return None
@@ -284,6 +285,7 @@ def next_moment(snapshot: Snapshot, plan: Plan, now: datetime) -> datetime | Non
     moments = [workload.not_before for workload in snapshot.waiting.values() if workload.not_before is not None]
     moments += [earmark.until for earmark in snapshot.earmarks.values()]
     moments += [exclusion.until for exclusion in snapshot.exclusions]
+    moments += next_periods(snapshot.spent, now)
     return min([latest, *(moment for moment in moments if moment > now)])
 
 

@@ -85,8 +85,9 @@ def test_what_has_live_work_neither_moves_nor_goes_nor_becomes_a_parent(tree: ht
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
-        ({"budgets": [{"flavor": "*", "deviceHours": 1, "per": "month"}]}, "not-yet"),
-        ({"mostRunning": 3}, "not-yet"),
+        ({"budgets": [{"flavor": "*", "deviceHours": hours, "per": "month"} for hours in (1, 2)]}, "name-conflict"),
+        ({"budgets": [{"flavor": "*", "deviceHours": 0, "per": "month"}]}, "invalid-quantity"),
+        ({"mostRunning": 0}, "invalid-quantity"),
         ({"quotas": [{"flavor": H100, "domains": {"level": "rack", "count": 2}}]}, "not-yet"),
         ({"quotas": [{"flavor": H100, "nominal": -1}]}, "invalid-quantity"),
         ({"quotas": [{"flavor": H100, "nominal": 1.5}]}, "invalid-quantity"),

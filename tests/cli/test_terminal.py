@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from controlplane.cli.queues import BAR_CELLS, bar
+from controlplane.cli.queues import BAR_CELLS, bar, budget_bar
 from tests.api.bodies import QUEUES
 from tests.cli.running import Muster
 from tests.cli.terminal import on_a_terminal
@@ -37,6 +37,13 @@ def test_a_removal_says_what_lives_there_and_asks(muster: Muster) -> None:
     assert muster("cluster show eu-west").code == 0
     assert "eu-west is gone" in on_a_terminal(muster, "cluster remove eu-west", typed="yes\n").out
     assert muster("cluster show eu-west").code == 3
+
+
+@pytest.mark.parametrize(
+    ("used", "drawn"), [(0, r"\.{20}"), (50, r"#{10}\.{10}"), (100, "#{20}"), (200, r"#{10}\+{10}")]
+)
+def test_a_bar_draws_what_is_spent_of_a_budget_and_what_it_was_passed_by(used: int, drawn: str) -> None:
+    assert re.fullmatch(drawn, budget_bar({"flavor": "*", "used": used, "limit": 100}))
 
 
 @pytest.mark.parametrize(

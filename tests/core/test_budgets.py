@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from controlplane.core.budgets import Allowances, next_period, period_of, used_of
+from controlplane.core.budgets import Allowances, next_periods, period_of, used_of
 from controlplane.core.cycle import explain, plan_cycle
 from controlplane.core.ids import WorkloadId
 from controlplane.core.plan import Admit, Plan
@@ -199,7 +199,8 @@ def test_a_queue_without_budgets_and_numbers_is_refused_nothing() -> None:
     assert not free.is_over(waiting.queue)
 
 
-def test_the_next_period_is_the_first_that_begins() -> None:
-    world = having(two_teams(), "org/a", monthly(1), Budget(H100, 1, Period.DAY))
-    assert next_period(world.queues.values(), NOW) == datetime(2026, 3, 2, tzinfo=UTC)
-    assert next_period(two_teams().queues.values(), NOW) is None
+def test_the_next_periods_are_told_each_once() -> None:
+    world = two_teams()
+    rows = [used(world, "org/a", 1), used(world, "org/b", 1), replace(used(world, "org", 1), per=Period.DAY)]
+    assert next_periods(rows, NOW) == [datetime(2026, 3, 2, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC)]
+    assert next_periods([], NOW) == []

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from controlplane.contract.rest.common import (
     DocumentHead,
@@ -10,6 +10,7 @@ from controlplane.contract.rest.common import (
     FreeName,
     Json,
     Metadata,
+    Moment,
     Name,
     PlainText,
     Positive,
@@ -51,10 +52,13 @@ class QuotaSpec(RestModel):
 
 
 class BudgetSpec(RestModel):
-    """Device-hours per period."""
+    """Device-hours that a Queue and all below it may use in each period of UTC; `flavor` "*" counts all together.
 
-    flavor: Annotated[str, StringConstraints(max_length=100)]
-    device_hours: Positive
+    A hard one stops admission when it is used up, a soft one puts its Queue behind its siblings.
+    """
+
+    flavor: FlavorText | Literal["*"]
+    device_hours: Annotated[int, Field(strict=True, ge=1, le=UNITS_MAX)]
     per: Literal["day", "week", "month", "quarter", "year"]
     hard: bool = False
 
@@ -70,10 +74,9 @@ class QueueSpec(RestModel):
 
     @model_validator(mode="after")
     def _obeyed(self) -> "QueueSpec":
-        if self.budgets:
-            raise not_yet("budgets")
-        if self.most_running is not None:
-            raise not_yet("mostRunning")
+        budgeted = [(budget.flavor, budget.per) for budget in self.budgets]
+        if len(set(budgeted)) < len(budgeted):
+            raise refusal("name-conflict", "a Flavor has two budgets of one period in one Queue")
         flavors = [quota.flavor for quota in self.quotas]
         if len(set(flavors)) < len(flavors):
             raise refusal("name-conflict", "a Flavor has two quotas in one Queue")
@@ -183,6 +186,18 @@ class QuotaView(RestModel):
     burst_credit: float | None = None  # device-hours less than its share that it had lately; below 0: more
 
 
+class BudgetView(RestModel):
+    """One Queue's budget in the period that runs; `limit` and `used` (rounded down) in device-hours."""
+
+    flavor: str  # "*": all together
+    limit: int
+    used: int
+    per: str
+    hard: bool = False
+    is_spent: bool = False
+    ends_at: Moment  # when the period ends and it begins anew
+
+
 class QueueView(RestModel):
     """A Queue with its quotas and usage."""
 
@@ -195,5 +210,7 @@ class QueueView(RestModel):
     is_leaf: bool
     version: int
     quotas: list[QuotaView] = Field(default_factory=list)
+    budgets: list[BudgetView] = Field(default_factory=list)
+    most_running: int | None = None  # Workloads that may be under way at once, in it and below it
     waiting: int = 0
     running: int = 0

@@ -13,7 +13,7 @@ from controlplane.core.demand import Earmark, Exclusion, NodeShare, PodNeeds, Ru
 from controlplane.core.ids import AttemptNumber, ClusterId, FlavorName, NodeId, PoolId, QueueId, WorkloadId
 from controlplane.core.lifecycle import WorkloadState
 from controlplane.core.policy import Policy
-from controlplane.core.tenancy import Queue, Standing
+from controlplane.core.tenancy import Queue, Spent, Standing
 
 
 class Table(StrEnum):
@@ -28,6 +28,8 @@ class Table(StrEnum):
     EXCLUSIONS = "exclusions"
     USAGE_ELSEWHERE = "usage_elsewhere"
     OWNED_ELSEWHERE = "owned_elsewhere"
+    SPENT = "spent"
+    RUNNING_ELSEWHERE = "running_elsewhere"
     STANDINGS = "standings"
     OWNERS = "owners"
     LEFT_OVER = "left_over"
@@ -48,7 +50,7 @@ class Held:
 
 
 Key = int | str | tuple[int, str] | tuple[str, int]
-Value = Cluster | Node | Queue | Workload | RunningAttempt | Earmark | Exclusion | Standing | Held | int
+Value = Cluster | Node | Queue | Workload | RunningAttempt | Earmark | Exclusion | Standing | Held | Spent | int
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 from sqlalchemy import TextClause, text
 
-# Weight, namespace and Quotas live in columns, which are the truth; the rest of a Queue's spec is as applied.
+# Weight, namespace and Quotas live in columns, which are the truth; the rest of a Queue's spec is as applied, and what
+# planners obey of it stands in columns, too.
 _QUEUES = """
     SELECT queue.id, queue.path AS name, queue.version, queue.labels,
            queue.spec || jsonb_build_object('weight', queue.weight, 'namespace', queue.namespace,
@@ -41,15 +42,17 @@ STORED: dict[str, TextClause] = {
 }  # fmt: skip
 
 PUT_QUEUES = text("""
-    INSERT INTO queue (path, parent_id, weight, namespace, labels, spec, created_at)
-    SELECT sent.path, parent.id, sent.weight, sent.namespace, sent.labels, sent.spec, :now
+    INSERT INTO queue (path, parent_id, weight, namespace, labels, spec, created_at, budgets, most_running)
+    SELECT sent.path, parent.id, sent.weight, sent.namespace, sent.labels, sent.spec, :now,
+           coalesce(sent.spec -> 'budgets', '[]'), CAST(sent.spec ->> 'mostRunning' AS bigint)
     FROM jsonb_to_recordset(CAST(:rows AS jsonb))
          AS sent (path text, parent text, weight bigint, namespace text, labels jsonb, spec jsonb)
     LEFT JOIN queue AS parent ON parent.path = sent.parent AND parent.deleted_at IS NULL
     ORDER BY sent.path
     ON CONFLICT (path) DO UPDATE SET
         parent_id = excluded.parent_id, weight = excluded.weight, namespace = excluded.namespace,
-        labels = excluded.labels, spec = excluded.spec, version = queue.version + 1, deleted_at = NULL""")
+        labels = excluded.labels, spec = excluded.spec, version = queue.version + 1, deleted_at = NULL,
+        budgets = excluded.budgets, most_running = excluded.most_running""")
 
 WITHDRAW_QUOTAS = text("""
     UPDATE quota SET is_listed = false FROM queue

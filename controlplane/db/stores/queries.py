@@ -42,7 +42,7 @@ from controlplane.core.ids import FlavorName, PoolId, QueueId, WorkloadId
 from controlplane.core.lifecycle import WorkloadState
 from controlplane.core.quota import AccountRow, QuotaTree
 from controlplane.core.reasons import Reason, ReasonCode, reason, told_within
-from controlplane.db.stores import queries_audit, queries_fleet, queries_ledger, queries_plan
+from controlplane.db.stores import queries_audit, queries_budgets, queries_fleet, queries_ledger, queries_plan
 from controlplane.db.stores import queries_sql as sql
 from controlplane.db.stores import queries_workloads as pages
 from controlplane.db.stores.queries_logs import logs
@@ -153,6 +153,7 @@ class QueryStore:
         quotas = {(row.queue_id, row.flavor): row for row in self._session.execute(sql.QUOTAS)}
         accounts = [row for row in self._session.execute(sql.ACCOUNTS) if row.queue_id in parents]
         tree = QuotaTree.from_rows(_account(row, parents[row.queue_id]) for row in accounts)
+        budgets = queries_budgets.views(self._session, self._now)
         by_queue: dict[int, list[QuotaView]] = defaultdict(list)
         for row in accounts:
             quota = quotas.get((row.queue_id, row.flavor))
@@ -168,6 +169,8 @@ class QueryStore:
                 is_leaf=row.id not in set(parents.values()),
                 version=row.version,
                 quotas=by_queue[row.id],
+                budgets=budgets.get(row.id, []),
+                most_running=row.most_running,
                 waiting=row.waiting,
                 running=row.running,
             )

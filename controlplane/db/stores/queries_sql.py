@@ -52,6 +52,7 @@ POD_WORDS = text("""
 
 QUEUES = text(f"""
     SELECT queue.id, queue.path, queue.parent_id, queue.weight, queue.namespace, queue.labels, queue.version,
+           queue.most_running,
            (SELECT count(*) FROM workload WHERE queue_id = queue.id AND state = 'pending') AS waiting,
            (SELECT count(*) FROM workload WHERE queue_id = queue.id
                 AND state IN ('reserved', 'running', 'stopping', 'cancelling')) AS running,

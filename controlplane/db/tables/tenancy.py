@@ -17,6 +17,8 @@ class Queue(Tracked, Base):
         CheckConstraint("path = lower(path) AND path <> ''", name="path_normal"),
         CheckConstraint("parent_id IS DISTINCT FROM id", name="not_own_parent"),
         CheckConstraint("weight BETWEEN 0 AND 1000000", name="weight_range"),
+        Index("ix_queue_budgets", "id", postgresql_where=text("budgets <> '[]'")),
+        Index("ix_queue_most_running", "id", postgresql_where=text("most_running IS NOT NULL")),
     )
     id: Mapped[BigKey]
     path: Mapped[str] = mapped_column(unique=True)
@@ -24,6 +26,7 @@ class Queue(Tracked, Base):
     weight: Mapped[int] = mapped_column(server_default="1")
     namespace: Mapped[str] = mapped_column(server_default="")  # "" = inherited from the parent
     most_running: Mapped[int | None]
+    budgets: Mapped[list[dict[str, object]]] = mapped_column(JSONB, server_default=text("'[]'"))
     spec: Mapped[Document] = mapped_column(server_default=text("'{}'"))  # the applied document, as given
     labels: Mapped[Document] = mapped_column(server_default=text("'{}'"))
     version: Mapped[int] = mapped_column(server_default="1")
