@@ -21,9 +21,11 @@ from controlplane.core.ids import FlavorName, QueueId
 from controlplane.core.plan import Admit, Plan
 from controlplane.core.policy import Policy
 from controlplane.core.quota import QuotaTree
+from controlplane.core.reasons import ReasonCode
 from controlplane.core.resources import add, subtract, times
 from controlplane.core.snapshot import Snapshot
 
+_OF_ITS_OWN = frozenset({ReasonCode.BUDGET_SPENT, ReasonCode.MOST_RUNNING, ReasonCode.QUOTA_BEYOND_POTENTIAL})
 WHOLE = 1_000_000  # a weight that counts in full, in millionths
 Account = tuple[QueueId, FlavorName]
 Owner = tuple[QueueId, str]
@@ -90,14 +92,16 @@ class Gathering(Generic[Key]):
 def use_after(snapshot: Snapshot, plan: Plan, tree: QuotaTree, now: datetime) -> Use:
     """What is contended once a Plan is carried out. `tree` is the Snapshot's, and is handed back as it came.
 
-    Who backs off now, or is in no Queue that there is, waits for nobody's units.
+    Who backs off now, or is stopped by a limit of its own Queues, waits for nobody's units.
     """
     admits = [each for each in plan.decisions if isinstance(each, Admit)]
     started = {admit.workload for admit in admits}
     waiting = [
         workload
         for workload in snapshot.waiting.values()
-        if workload.id not in started and (workload.not_before is None or workload.not_before <= now)
+        if workload.id not in started
+        and (workload.not_before is None or workload.not_before <= now)
+        and not any(why.code in _OF_ITS_OWN for why in plan.reasons.get(workload.id, ()))
     ]
     held: list[Held] = [(at.queue, at.owner, at.charges) for at in snapshot.running.values()]
     held += [(admit.queue, snapshot.waiting[admit.workload].owner, admit.charges) for admit in admits]

@@ -1,6 +1,7 @@
 """What Queues had of what others waited for, and what it makes of their weights, by example."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -96,6 +97,17 @@ def test_departments_contend_where_their_teams_do() -> None:
 def test_what_other_pools_charge_they_gather_themselves() -> None:
     world = two_teams().runs("a1", "org/a", {"b0-r0-n0": 8}).waits(job("b1", "org/b"))
     assert used(world, {(world.queues["org/a"].id, H100): 5}) == {"org/a": 3}
+
+
+def test_who_is_stopped_by_a_budget_or_by_how_many_may_run_waits_for_nobody() -> None:
+    world = two_teams().runs("a1", "org/a", {"b0-r0-n0": 8}).runs("b1", "org/b", {"b0-r0-n1": 8})
+    snapshot = world.waits(job("b2", "org/b")).build()
+    bounded = {name: replace(queue, most_running=1) for name, queue in snapshot.queues.items() if queue.path == "org/b"}
+    stopped = replace(snapshot, queues={**snapshot.queues, **bounded})
+    for each, expected in ((snapshot, {"org/a": 8}), (stopped, {})):
+        tree = tree_of(each)
+        use = use_after(each, plan_cycle(each, Policy(), NOW), tree, NOW)
+        assert {tree.queues[queue].path: units for (queue, _), units in use.queues.items()} == expected
 
 
 def owners(world: AWorld) -> dict[Owner, int]:
