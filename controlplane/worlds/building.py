@@ -17,6 +17,7 @@ from controlplane.services.core_values import policy_of
 from controlplane.worlds.fleet import Fleet, fleet_from
 from controlplane.worlds.reading import Member, Mistakes
 from controlplane.worlds.sources import Mistake, WrongWorld
+from controlplane.worlds.spent import spent_of
 from controlplane.worlds.tree import Tree, tree_from
 from controlplane.worlds.work import Work, WorkReader
 
@@ -58,7 +59,11 @@ def world_from(members: Sequence[Member], now: datetime | None, present: datetim
     _refuse_policies_without_pools(policies, pools, mistakes)
     _refuse_impossible(tree, mistakes)
     work = WorkReader(fleet, tree, moment, mistakes).read(members, pools)
-    made = [_pool(number, name, pools, fleet, tree, work) for number, name in enumerate(pools, start=1)]
+    spent = spent_of(tree, (each for pool in work.running.values() for each in pool.values()), moment)
+    made = [
+        replace(_pool(number, name, pools, fleet, tree, work), spent=spent)
+        for number, name in enumerate(pools, start=1)
+    ]
     kept = [each for each in made if each.clusters or each.waiting or each.running] or made[:1]
     return World(
         moment,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from controlplane.contract.rest.tenancy import QueueDocument
+from controlplane.contract.rest.worlds import WorldQueue
 from controlplane.core.ids import QueueId
 from controlplane.core.quota import DEPTH_MAX
 from controlplane.core.tenancy import Queue
@@ -34,9 +34,9 @@ class Tree:
 
 def tree_from(members: Iterable[Member], mistakes: Mistakes) -> Tree:
     """The tree; what is wrong with it goes to `mistakes`."""
-    found: dict[str, tuple[Member, QueueDocument]] = {}
+    found: dict[str, tuple[Member, WorldQueue]] = {}
     for member in members:
-        if isinstance(member.document, QueueDocument):
+        if isinstance(member.document, WorldQueue):
             path = member.document.metadata.name
             if path in found:
                 mistakes.add(member, "/metadata/name", f"Queue {path} stands there twice")
@@ -53,11 +53,20 @@ def tree_from(members: Iterable[Member], mistakes: Mistakes) -> Tree:
             inherited = "" if parent is None else parent.namespace
             number_above = None if parent is None else parent.id
             queues[path] = queue_of(QueueId(number), number_above, path, document.spec, inherited)
+            _refuse_spent_of_no_budget(member, document, mistakes)
     inner = frozenset(path.rpartition("/")[0] for path in queues if "/" in path)
     return Tree(queues, inner, {path: member for path, (member, _) in found.items()})
 
 
+def _refuse_spent_of_no_budget(member: Member, document: WorldQueue, mistakes: Mistakes) -> None:
+    budgets = {(each.flavor, each.per) for each in document.spec.budgets}
+    for number, each in enumerate(document.spec.spent):
+        if (each.flavor, each.per) not in budgets:
+            words = f"the queue has no budget of {each.flavor} per {each.per} that this could be spent of"
+            mistakes.add(member, f"/spec/spent/{number}", words)
+
+
 def _parents_first(
-    found: Mapping[str, tuple[Member, QueueDocument]],
-) -> Sequence[tuple[str, tuple[Member, QueueDocument]]]:
+    found: Mapping[str, tuple[Member, WorldQueue]],
+) -> Sequence[tuple[str, tuple[Member, WorldQueue]]]:
     return sorted(found.items(), key=lambda each: (each[0].count("/"), each[0]))

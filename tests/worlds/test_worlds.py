@@ -75,6 +75,16 @@ def test_a_queue_is_entitled_to_its_fair_share_of_what_is_wanted_now() -> None:
     assert entitled == {"lab": 32, "lab/vision": 16, "lab/speech": 16, "lab/idle": None}
 
 
+def test_a_hard_budget_counts_what_was_spent_and_what_runs() -> None:
+    budgets = [{"flavor": "*", "deviceHours": 100, "per": "month", "hard": True}]
+    teams = (queue("lab/vision", 16), queue("lab/speech", 16))
+    for hours, starts in ((75, 1), (76, 0)):  # eight devices have run for three hours, so that is 24 more
+        lab = queue("lab", budgets=budgets, spent=[{"flavor": "*", "per": "month", "deviceHours": hours}])
+        made = planned(lab, *teams, cluster(), running("a", {"north-0": 1}), workload("b"))
+        assert len(made.starts) == starts, hours
+    assert next(why.code for wait in made.waits for why in wait.reasons) == "budget-spent"
+
+
 def test_facts_and_domains_of_clusters_decide_where_work_may_go() -> None:
     facts = {"facts": {"storage": ["nvme"], "data": ["s3://corpus"]}, "networkDomain": "metro"}
     asking = workload("a", requires={"storage": ["nvme"], "data": ["s3://corpus"]})

@@ -60,6 +60,7 @@ def _told(*documents: dict[str, Any]) -> list[str]:
 
 BROKEN = [
     ([queue("lab/vision")], "lab/vision needs its parent lab, which is in none of these files"),
+    ([queue("lab", spent=[{"flavor": "*", "per": "day", "deviceHours": 1}])], "no budget of * per day that this could"),
     ([queue("lab"), queue("lab")], "Queue lab stands there twice"),
     ([cluster(), cluster()], "Cluster north stands there twice"),
     ([*LAB, workload("a", at="lab/visoin")], "there is no queue lab/visoin in these files; is it lab/vision?"),

@@ -36,6 +36,13 @@ _WAITING: Words = {
     "notBefore": "When it may be tried again, after disturbances.",
     "attempts": "How many tries there were; of Running, the live one included.",
 }
+_QUEUE: Words = {
+    "weight": "Its part among its siblings when they compete; 0: only what nobody with a weight wants.",
+    "namespace": "The Kubernetes namespace of its work; none: its parent's.",
+    "quotas": "What it owns, may borrow and lends, flavor by flavor.",
+    "budgets": "Device-hours that it may use in each period.",
+    "mostRunning": "How many workloads may run in it and below it at once.",
+}
 _CLUSTER: Words = {
     "pool": "The pool that its nodes belong to.",
     "suspectSeconds": "Silence after which it gets no new work.",
@@ -99,12 +106,13 @@ FIELDS: Mapping[str, Words] = {
         "mostPerDay": "How often a day it may be stopped for others.",
     },
     "QueueDocument": HEAD,
-    "QueueSpec": {
-        "weight": "Its part among its siblings when they compete; 0: only what nobody with a weight wants.",
-        "namespace": "The Kubernetes namespace of its work; none: its parent's.",
-        "quotas": "What it owns, may borrow and lends, flavor by flavor.",
-        "budgets": "Device-hours that it may use in each period.",
-        "mostRunning": "How many workloads may run in it and below it at once.",
+    "QueueSpec": _QUEUE,
+    "WorldQueue": HEAD,
+    "WorldQueueSpec": {**_QUEUE, "spent": "What was used of its budgets by work that has ended."},
+    "WorldSpent": {
+        "flavor": "The budget's flavor.",
+        "per": "The budget's period.",
+        "deviceHours": "Hours of one device since the period began.",
     },
     "QuotaSpec": {
         "flavor": "Which devices.",

@@ -16,13 +16,14 @@ from controlplane.contract.rest.common import (
     Name,
     PlainText,
     Positive,
+    QueueMetadata,
     RestModel,
     refusal,
 )
 from controlplane.contract.rest.documents import DOCUMENT_KINDS
 from controlplane.contract.rest.fleet import ClusterSpec, FlavorDocument
 from controlplane.contract.rest.quantities import Duration
-from controlplane.contract.rest.tenancy import PolicyDocument, PoolDocument, QueueDocument, WindowDocument
+from controlplane.contract.rest.tenancy import PolicyDocument, PoolDocument, QueueSpec, WindowDocument
 from controlplane.contract.rest.workloads import WorkloadSpec
 
 
@@ -42,6 +43,28 @@ class WorldCluster(DocumentHead):
     kind: Literal["Cluster"]
     metadata: Metadata
     spec: WorldClusterSpec = WorldClusterSpec()
+
+
+class WorldSpent(RestModel):
+    """What has been used of a budget since its period began, by work that has ended."""
+
+    flavor: Annotated[str, Field(max_length=100)]
+    per: Literal["day", "week", "month", "quarter", "year"]
+    device_hours: Count
+
+
+class WorldQueueSpec(QueueSpec):
+    """A Queue with what was used of its budgets before; Running documents add what they use."""
+
+    spent: list[WorldSpent] = Field(default_factory=list, max_length=64)
+
+
+class WorldQueue(DocumentHead):
+    """`kind: Queue` in a world."""
+
+    kind: Literal["Queue"]
+    metadata: QueueMetadata
+    spec: WorldQueueSpec = WorldQueueSpec()
 
 
 class WorldWorkloadSpec(WorkloadSpec):
@@ -120,7 +143,7 @@ class SnapshotDocument(DocumentHead):
 WorldMember = (
     WorldWorkload
     | RunningDocument
-    | QueueDocument
+    | WorldQueue
     | WorldCluster
     | PoolDocument
     | PolicyDocument
@@ -132,6 +155,7 @@ WORLD_DOCUMENT: TypeAdapter[WorldMember] = TypeAdapter(Annotated[WorldMember, Fi
 WORLD_KINDS: dict[str, type[RestModel]] = {
     **DOCUMENT_KINDS,
     "Workload": WorldWorkload,
+    "Queue": WorldQueue,
     "Cluster": WorldCluster,
     "Running": RunningDocument,
     "World": WorldDocument,
