@@ -19,6 +19,7 @@ from controlplane.db.snapshot_reader import SqlSnapshotReader
 from controlplane.db.unit_of_work import SqlUnitOfWork
 from controlplane.services import health, tokens
 from controlplane.services.errors import Unauthenticated
+from controlplane.services.live_worlds import LiveWorlds
 from controlplane.services.ports.planning import SnapshotReader
 from controlplane.services.ports.unit_of_work import UnitOfWorkFactory, run
 from controlplane.services.recent import RecentWorld
@@ -43,6 +44,7 @@ class Container:
     """For one look: statements stand alone, in no transaction, so that two round trips are spared."""
     wakeups: Wakeups
     snapshot_reader: SnapshotReader
+    live_worlds: LiveWorlds
     waker: Waker
     recent: RecentWorld = field(default_factory=RecentWorld)
     new_id: Callable[[], str] = field(default=lambda: str(uuid.uuid4()))
@@ -99,13 +101,15 @@ def build_container(settings: Settings) -> Container:
     engine = make_engine(settings)
     alone = engine.execution_options(isolation_level="AUTOCOMMIT")
     wakeups = Wakeups(settings.redis_url.get_secret_value())
+    reader = SqlSnapshotReader(engine)
     return Container(
         settings=settings,
         engine=engine,
         uow_factory=lambda: SqlUnitOfWork(engine, wakeups),
         glance_factory=lambda: SqlUnitOfWork(alone, wakeups),
         wakeups=wakeups,
-        snapshot_reader=SqlSnapshotReader(engine),
+        snapshot_reader=reader,
+        live_worlds=LiveWorlds(reader),
         waker=Waker(settings.database_url.get_secret_value()),
     )
 

@@ -21,7 +21,7 @@ REQUEST_ID = "muster.request_id"
 AFTERWARDS = "muster.afterwards"
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _UNKNOWN_ROUTE = "none"
-REPEATABLE = frozenset({"label"})
+REPEATABLE = frozenset({"label", "if"})
 """Query parameters that are lists."""
 
 log = structlog.get_logger(__name__)

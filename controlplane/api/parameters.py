@@ -19,6 +19,8 @@ Number = Annotated[int, Path(ge=1, le=NUMBER_MAX)]
 """The type of a path's part that is a row's number."""
 
 Word = Annotated[str | None, Field(max_length=600)]
+Supposition = Annotated[str, Field(max_length=2_000)]
+SUPPOSITIONS_MAX = 16
 
 
 class PageQuery(BaseModel):
@@ -46,6 +48,14 @@ class WorkloadQuery(PageQuery):
     label: Annotated[list[str], Field(max_length=10)] = Field(default_factory=list)
     submitted_after: Annotated[AwareDatetime | None, Field(alias="submittedAfter")] = None
     submitted_before: Annotated[AwareDatetime | None, Field(alias="submittedBefore")] = None
+
+
+class ExplainQuery(BaseModel):
+    """What is supposed of a Workload that waits; `if` may come again."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    texts: Annotated[list[Supposition], Field(alias="if", max_length=SUPPOSITIONS_MAX)] = Field(default_factory=list)
 
 
 class FleetQuery(PageQuery):

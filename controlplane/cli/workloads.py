@@ -124,11 +124,30 @@ def describe(reference: Reference, output: OutputOption = Output.TABLE) -> None:
     render.show(found, output, lambda: _describe(found))
 
 
-@command(app, "explain", "muster explain sweep")
-def explain(reference: Reference, output: OutputOption = Output.TABLE) -> None:
-    """Say why a workload stands where it stands."""
-    found = client().get(f"/workloads/{reference}/explain")
-    render.show(found, output, lambda: print(render.clean(found["text"])))
+@command(
+    app,
+    "explain",
+    "muster explain sweep",
+    "muster explain sweep --if priority=600",
+    "muster explain sweep --if flavor=nvidia-a100-80gb --if replicas=4",
+)
+def explain(
+    reference: Reference,
+    otherwise: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--if",
+            metavar="WHAT=VALUE",
+            help="Would it start if it asked for that? priority, flavor, replicas, topology (preferred:rack), queue or"
+            " clusters.max; again for more.",
+        ),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Say why a workload stands where it stands; with --if, whether it would start if it asked otherwise."""
+    found = client().get(f"/workloads/{reference}/explain", {"if": otherwise})
+    told = found["whatIf"] if otherwise else found
+    render.show(found, output, lambda: print(render.clean(told["text"])))
 
 
 @command(app, "priority", "muster priority sweep 600", "muster priority sweep low")

@@ -40,11 +40,26 @@ def plan_cycle(
     return _Cycle(snapshot, policy, now, index, tree).run()
 
 
+def outcome(
+    snapshot: Snapshot,
+    policy: Policy,
+    now: datetime,
+    workload: WorkloadId,
+    index: FleetIndex | None = None,
+    tree: QuotaTree | None = None,
+) -> Admit | Reasons:
+    """What a cycle on this Snapshot would make of one waiting Workload: its start, or every Reason why not."""
+    plan = _Cycle(snapshot, policy, now, index, tree, asked=workload).run()
+    starts = (each for each in plan.decisions if isinstance(each, Admit) and each.workload == workload)
+    return next(starts, plan.reasons.get(workload, ()))
+
+
 def explain(
     snapshot: Snapshot, policy: Policy, now: datetime, workload: WorkloadId, index: FleetIndex | None = None
 ) -> Reasons:
     """Every Reason why a waiting Workload would not start in a cycle on this Snapshot; none if it would."""
-    return _Cycle(snapshot, policy, now, index, asked=workload).run().reasons.get(workload, ())
+    found = outcome(snapshot, policy, now, workload, index)
+    return () if isinstance(found, Admit) else found
 
 
 def explain_all(

@@ -1,21 +1,25 @@
 """Why a Workload stands where it stands, said to the researcher who asks.
 
-For one that waits, a planner's view of this very moment is asked (`core.cycle.explain` on a fresh Snapshot), so that
-what is said is true now; Reasons that an earlier cycle stored are the answer where that view cannot be had.
+For one that waits, a planner's view of this very moment is asked (`core.cycle` on the live world), so that what is said
+is true now; Reasons that an earlier cycle stored are the answer where that view cannot be had.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from controlplane.contract.rest.common import ReasonView
-from controlplane.contract.rest.workloads import Explanation
-from controlplane.core.cycle import explain
+from controlplane.contract.rest.explanations import Explanation, WhatIf
+from controlplane.core.cycle import outcome
 from controlplane.core.facts.queries import Scope, WaitingFact
+from controlplane.core.facts.tenancy import Principal
 from controlplane.core.ids import WorkloadId
 from controlplane.core.lifecycle import WorkloadState
+from controlplane.core.plan import Admit
 from controlplane.core.reasons import Reason, told_within
-from controlplane.core.records import World
-from controlplane.services.errors import NotFound
-from controlplane.services.ports.planning import SnapshotReader
+from controlplane.services import supposing
+from controlplane.services.errors import Conflict, NotFound
+from controlplane.services.live_worlds import LiveWorld, LiveWorlds
+from controlplane.services.plan_told import reason_view
 from controlplane.services.ports.unit_of_work import UnitOfWorkFactory
 
 WORDS_SHOWN = 2
@@ -39,13 +43,32 @@ _ENDS = {
 }
 
 
-def explained(factory: UnitOfWorkFactory, reader: SnapshotReader, scope: Scope, workload: WorkloadId) -> Explanation:
-    """The state in words, with every Reason; raises NotFound."""
+@dataclass(frozen=True, slots=True)
+class Supposed:
+    """What is to be supposed (as `supposing.FORMS` are written), and who wants to know."""
+
+    principal: Principal
+    texts: Sequence[str]
+
+
+def explained(
+    factory: UnitOfWorkFactory, worlds: LiveWorlds, scope: Scope, workload: WorkloadId, supposed: Supposed | None = None
+) -> Explanation:
+    """The state in words, with every Reason.
+
+    Raises NotFound; and where something is supposed Malformed, Invalid, Forbidden, and Conflict if it does not wait.
+    """
     with factory() as uow:
         fact, now = uow.queries.waiting(scope, workload), uow.now
     if fact is None:
         raise NotFound("there is no such workload")
-    live = _live_reasons(reader, fact) if fact.state is WorkloadState.PENDING else None
+    live, what_if = None, None
+    if fact.state is WorkloadState.PENDING:
+        with worlds.of(fact.pool) as world:
+            live = _live_reasons(world, workload)
+            what_if = _what_if(world, supposed, scope, workload)
+    if supposed is not None and what_if is None:
+        raise Conflict(f"{fact.name} is {fact.state}: only what waits could start otherwise", slug="not-waiting")
     reasons = fact.reasons if live is None else tuple(told_within(each, scope.paths) for each in live)
     if fact.state is not WorkloadState.PENDING:
         reasons = (fact.attempt_reason,) if fact.attempt_reason is not None else ()
@@ -54,20 +77,26 @@ def explained(factory: UnitOfWorkFactory, reader: SnapshotReader, scope: Scope, 
         name=fact.name,
         state=fact.state,
         text=_text(fact, reasons, now, is_live=live is not None),
-        reasons=[ReasonView(code=each.code, sentence=each.sentence(), facts=dict(each.facts)) for each in reasons],
+        reasons=[reason_view(each) for each in reasons],
         live=live is not None,
+        what_if=what_if,
     )
 
 
-def _live_reasons(reader: SnapshotReader, fact: WaitingFact) -> tuple[Reason, ...] | None:
+def _live_reasons(world: LiveWorld, workload: WorkloadId) -> tuple[Reason, ...] | None:
     """None where the Workload is no longer among those that wait: it was placed between two looks."""
-    reading = reader.read(fact.pool, None)
-    world = World(fact.pool, reading.pool_name)
-    world.apply(reading.changes)
-    snapshot = world.freeze()
-    if fact.id not in snapshot.waiting:
+    if workload not in world.snapshot.waiting:
         return None
-    return explain(snapshot, reading.policy, reading.now, fact.id)
+    found = outcome(world.snapshot, world.policy, world.now, workload, world.index, world.tree)
+    return () if isinstance(found, Admit) else found
+
+
+def _what_if(world: LiveWorld, supposed: Supposed | None, scope: Scope, workload: WorkloadId) -> WhatIf | None:
+    waiting = world.snapshot.waiting.get(workload)
+    if supposed is None or waiting is None:
+        return None
+    suppositions = supposing.supposed_from(supposed.texts, supposed.principal, world.snapshot)
+    return supposing.answer(world, waiting, suppositions, scope)
 
 
 def _text(fact: WaitingFact, reasons: tuple[Reason, ...], now: datetime, *, is_live: bool) -> str:

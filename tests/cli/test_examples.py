@@ -31,6 +31,11 @@ PLAN = Path(__file__).parent / "data" / "world.yaml"
 SPEED = "20"
 TOLD_ELSEWHERE = {
     "muster demo --seconds 12 --json": ("test_demo.py", '"demo", "--seconds", "12", "--json"'),
+    "muster explain sweep --if priority=600": ("test_commands.py", '"explain sweep --if priority=600"'),
+    "muster explain sweep --if flavor=nvidia-a100-80gb --if replicas=4": (
+        "test_commands.py",
+        '"explain sweep --if flavor=nvidia-a100-80gb --if replicas=4 -o json"',
+    ),
     "muster rebalance --pool default": ("test_commands.py", '"rebalance --pool default"'),  # a report takes a minute
 }
 

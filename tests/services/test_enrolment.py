@@ -15,6 +15,7 @@ from controlplane.db.snapshot_reader import SqlSnapshotReader
 from controlplane.services import enrolment, sync
 from controlplane.services.errors import Conflict, Forbidden, Invalid, TooNew, Unauthenticated
 from controlplane.services.explaining import explained
+from controlplane.services.live_worlds import LiveWorlds
 from controlplane.services.signing import public_part
 from tests.services.agents import (
     Agent,
@@ -269,7 +270,7 @@ def test_a_cluster_whose_agent_is_banned_takes_nothing_until_another_enrols(plan
     with plane.uow() as uow:
         [shown] = uow.queries.clusters("eu")
     assert (shown.agent, shown.state) == ("banned", "ready")
-    told = explained(plane.uow, SqlSnapshotReader(plane.engine), Scope(None), WorkloadId(caught)).text
+    told = explained(plane.uow, LiveWorlds(SqlSnapshotReader(plane.engine)), Scope(None), WorkloadId(caught)).text
     assert "creating its pods" not in told
     assert "The agent of eu is banned" in told
     again = Agent(plane, agent.cluster, "eu")

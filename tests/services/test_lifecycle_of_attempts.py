@@ -6,6 +6,7 @@ from controlplane.core.facts.queries import Scope
 from controlplane.core.ids import WorkloadId
 from controlplane.services import attempts, fleet
 from controlplane.services.explaining import explained
+from controlplane.services.live_worlds import LiveWorlds
 from tests.services.agents import Agent, node, placed, plan, ready, tell_time
 from tests.services.planes import H100, Plane
 
@@ -268,7 +269,7 @@ def test_a_replacement_that_ends_late_does_not_excuse_the_program(plane: Plane, 
     agent.sync(pods=agent.pods(name, "pending", [1], uid="second"))
     agent.bury(name)
     assert (plane.state(gang), held(plane)) == ("stopping", 0), "its evidence window is open"
-    told = explained(plane.uow, plane.tools.reader, Scope(None), WorkloadId(gang)).text
+    told = explained(plane.uow, LiveWorlds(plane.tools.reader), Scope(None), WorkloadId(gang)).text
     assert "its pods are gone. Whether its program or its machines were at fault is decided within" in told
     assert "decided when its pods are gone" not in told
     tell_time(plane, 301)

@@ -6,6 +6,7 @@ from controlplane.contract.rest.workloads import PodWords
 from controlplane.core.facts.queries import Scope
 from controlplane.core.ids import WorkloadId
 from controlplane.services.explaining import explained
+from controlplane.services.live_worlds import LiveWorlds
 from tests.services.agents import Agent, node, placed, ready
 from tests.services.planes import Plane
 
@@ -31,7 +32,7 @@ def words(plane: Plane, workload: str, attempt: int = 1) -> list[PodWords]:
 
 
 def explanation(plane: Plane, workload: str) -> str:
-    return explained(plane.uow, plane.tools.reader, EVERYTHING, WorkloadId(workload)).text
+    return explained(plane.uow, LiveWorlds(plane.tools.reader), EVERYTHING, WorkloadId(workload)).text
 
 
 def test_a_missing_image_is_told_while_it_is_missing_and_not_after(plane: Plane, agent: Agent, team: int) -> None:

@@ -11,12 +11,12 @@ from controlplane import telemetry
 from controlplane.api.auth import Calling, container_of
 from controlplane.api.bodies import SentBody
 from controlplane.api.openapi import takes
-from controlplane.api.parameters import IDEMPOTENCY_KEY, IdempotencyKey, WorkloadQuery
+from controlplane.api.parameters import IDEMPOTENCY_KEY, ExplainQuery, IdempotencyKey, WorkloadQuery
 from controlplane.api.preconditions import Demanded, Stated, mark
 from controlplane.contract.rest.common import Page, is_label
 from controlplane.contract.rest.documents import JOB_SCHEMA
+from controlplane.contract.rest.explanations import Explanation
 from controlplane.contract.rest.workloads import (
-    Explanation,
     WorkloadDocument,
     WorkloadPatch,
     WorkloadSummary,
@@ -104,13 +104,21 @@ def edit_workload(
 
 
 @router.get("/{reference}/explain")
-def explain_workload(request: Request, reference: str, caller: Calling) -> Explanation:
-    """Why it stands where it stands, in words, from a planner's view of this moment."""
+def explain_workload(
+    request: Request, reference: str, caller: Calling, asked: Annotated[ExplainQuery, Query()]
+) -> Explanation:
+    """Why it stands where it stands, in words, from a planner's view of this moment.
+
+    `if` (may come again) supposes that it asked otherwise: `priority=600`, `flavor=nvidia-a100-80gb`, `replicas=4`,
+    `topology=preferred:rack`, `queue=research/nlp`, `clusters.max=2`; `whatIf` says whether it would start then, and
+    where, or what would still stand in its way. For one that waits; nothing is changed.
+    """
     container = container_of(request)
     with container.uow_factory() as uow:
         workload = queries.workload_id(uow, caller.principal, reference)
     scope = queries.scope_of(caller.principal)
-    return explaining.explained(container.uow_factory, container.snapshot_reader, scope, workload)
+    supposed = explaining.Supposed(caller.principal, asked.texts) if asked.texts else None
+    return explaining.explained(container.uow_factory, container.live_worlds, scope, workload, supposed)
 
 
 @router.post("/{reference}/cancel")

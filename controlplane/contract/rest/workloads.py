@@ -370,14 +370,3 @@ class WorkloadPatch(RestModel):
     def value(self) -> int:
         """The number asked for."""
         return self.priority if self.priority is not None else PRIORITY_CLASSES[self.priority_class or "normal"]
-
-
-class Explanation(RestModel):
-    """Why a Workload stands where it stands, in words first."""
-
-    id: str
-    name: str
-    state: str
-    text: str
-    reasons: list[ReasonView] = Field(default_factory=list)
-    live: bool  # whether a planner's view of this moment was asked

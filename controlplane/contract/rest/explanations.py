@@ -1,0 +1,39 @@
+"""What the API says of why a Workload stands where it stands, and of what would change that."""
+
+from pydantic import Field
+
+from controlplane.contract.rest.common import ReasonView, RestModel
+
+
+class SupposedStart(RestModel):
+    """One cluster's part of a start that was asked about."""
+
+    cluster: str
+    pods: int
+
+
+class WhatIf(RestModel):
+    """What the next planning cycle would make of a waiting Workload that asked otherwise.
+
+    `resubmitted`: it takes another submit; a live Workload can be given no more than another priority.
+    """
+
+    asked: list[str]
+    starts: bool
+    resubmitted: bool
+    text: str
+    placements: list[SupposedStart] = Field(default_factory=list)
+    charges: dict[str, int] = Field(default_factory=dict)  # units by Flavor
+    reasons: list[ReasonView] = Field(default_factory=list)
+
+
+class Explanation(RestModel):
+    """Why a Workload stands where it stands, in words first; `whatIf` where something was supposed."""
+
+    id: str
+    name: str
+    state: str
+    text: str
+    reasons: list[ReasonView] = Field(default_factory=list)
+    live: bool  # whether a planner's view of this moment was asked
+    what_if: WhatIf | None = None

@@ -1,0 +1,125 @@
+"""`GET /workloads/{reference}/explain?if=…`: would it start if it asked otherwise, asked of the live world."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.bodies import QUEUES, YAML, workload
+from tests.services.planes import Plane
+from tests.support.api import Api, serving, settings_for
+from tests.support.databases import Database
+
+H100 = "nvidia-h100-80gb"
+
+
+@pytest.fixture
+def plane(database: Database) -> Iterator[Plane]:
+    made = Plane(database)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def api(database: Database, plane: Plane, valkey: str, tmp_path: Path) -> Iterator[Api]:
+    """Six nodes, four of them held by `mine`; `late` wants four more."""
+    with serving(settings_for(database, valkey, tmp_path)) as started:
+        plane.cluster("eu-west", nodes=6, namespaces=["nlp", "vision"])
+        client = started.client()
+        assert client.post("/api/v1/apply", content=QUEUES, headers=YAML).status_code == 200
+        assert client.post("/api/v1/workloads", json=workload("mine")).status_code == 201
+        plane.planner().step()
+        assert client.post("/api/v1/workloads", json=workload("late")).status_code == 201
+        yield started
+
+
+def supposed(client: httpx.Client, *texts: str, of: str = "late") -> dict[str, Any]:
+    answer = client.get(f"/api/v1/workloads/{of}/explain", params={"if": list(texts)})
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json()["whatIf"])
+
+
+def refused(client: httpx.Client, *texts: str, of: str = "late") -> tuple[int, str, str]:
+    answer = client.get(f"/api/v1/workloads/{of}/explain", params={"if": list(texts)})
+    return answer.status_code, answer.json()["type"].rpartition("/")[2], answer.json().get("detail", "")
+
+
+def test_fewer_pods_would_start_and_it_is_told_where(api: Api) -> None:
+    told = supposed(api.client(), "replicas=2")
+    assert (told["asked"], told["starts"], told["resubmitted"]) == (["replicas=2"], True, True)
+    assert (told["placements"], told["charges"]) == ([{"cluster": "eu-west", "pods": 2}], {H100: 16})
+    assert told["text"] == (
+        "Submitted again with replicas=2, late would start in the next planning cycle, 2 pods in eu-west."
+    )
+
+
+def test_doing_it_starts_it_where_it_was_told(api: Api, plane: Plane) -> None:
+    client = api.client()
+    told = supposed(client, "replicas=2", "priority=high")
+    assert client.post("/api/v1/workloads/late/cancel").status_code == 200
+    again = workload("late", pod_set={"replicas": 2}, priorityClass="high")
+    assert client.post("/api/v1/workloads", json=again).status_code == 201
+    plane.planner().step()
+    shown = client.get("/api/v1/workloads/late").json()
+    assert shown["state"] == "reserved"
+    assert [each["cluster"] for each in shown["attempts"][0]["placements"]] == [
+        each["cluster"] for each in told["placements"]
+    ]
+
+
+def test_what_would_not_start_is_told_what_remains_in_its_way(api: Api) -> None:
+    told = supposed(api.client(), "priority=high")
+    assert (told["starts"], told["resubmitted"], told["placements"]) == (False, False, [])
+    assert told["reasons"][0]["code"] in {"not-enough-free", "quota-exceeded"}
+    assert told["text"].startswith("With priority=10000, late would not start in the next planning cycle: ")
+
+
+def test_nothing_is_changed_by_asking(api: Api, plane: Plane) -> None:
+    client = api.client()
+    before = client.get("/api/v1/workloads/late").json()
+    supposed(client, "replicas=1", "priority=1", "topology=none", "clusters.max=2")
+    assert client.get("/api/v1/workloads/late").json() == before
+    assert client.get("/api/v1/workloads/late/explain").json()["whatIf"] is None
+
+
+def test_the_answer_is_that_of_this_moment(api: Api, plane: Plane) -> None:
+    client = api.client()
+    assert not supposed(client, "replicas=3")["starts"]
+    plane.cluster("us-east", nodes=4, namespaces=["nlp", "vision"])
+    assert supposed(client, "replicas=3")["placements"] == [{"cluster": "us-east", "pods": 3}]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "priority", "priority=urgent", "priority=-1", "speed=5", "flavor=", "flavor=a,a", "replicas=0",
+             "topology=rack", "topology=none:rack", "clusters.max=65", "queue=NO", "replicas=trainer/"],
+)  # fmt: skip
+def test_what_supposes_nothing_is_refused_with_all_that_can_be_asked(api: Api, text: str) -> None:
+    status, slug, words = refused(api.client(), "replicas=2", text)
+    assert (status, slug) == (400, "invalid-parameter")
+    for each in ("priority=", "flavor=", "replicas=", "topology=", "queue=", "clusters.max="):
+        assert each in words
+
+
+def test_what_no_submit_would_take_is_refused(api: Api) -> None:
+    client = api.client()
+    assert refused(client, "replicas=tail/2") == (422, "invalid-value", "it has no PodSet tail; there are trainer")
+    assert refused(client, "queue=research")[:2] == (422, "queue-not-leaf")
+    assert refused(client, "queue=research/nowhere")[0] == 404
+    assert refused(client, "replicas=2", of="mine")[:2] == (409, "not-waiting")
+
+
+def test_another_queue_is_for_those_who_may_submit_to_it(api: Api) -> None:
+    bob = api.client(api.token("bob", "member", "research/nlp"))
+    assert refused(bob, "queue=research/vision")[0] == 404, "what is others' is not there"
+    assert supposed(api.client(), "queue=research/vision", "replicas=2")["starts"]
+    ines = api.client(api.token("ines", "auditor"))
+    assert refused(ines, "queue=research/vision")[0] == 403
+
+
+def test_whose_room_is_kept_has_no_name_for_who_does_not_see_it(api: Api, plane: Plane) -> None:
+    client = api.client()
+    assert client.post("/api/v1/workloads", json=workload("hidden", queue="research/vision")).status_code == 201
+    bob = api.client(api.token("bob", "member", "research/nlp"))
+    assert "hidden" not in str(supposed(bob, "replicas=4", "priority=low"))
