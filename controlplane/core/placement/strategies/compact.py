@@ -57,6 +57,22 @@ class Compact:
 
     def _hosts(self, size_class: SizeClass, domain: int, pods: int) -> int:
         """How many hosts (of slices: their domains) would be used."""
-        if not size_class.mask[domain]:
+        largest = size_class.emptiest(domain)
+        if largest is None:
             return 1
+        if not size_class.mask[largest]:
+            return _first_so_many(size_class, domain, pods)
         return sum(self._hosts(size_class, child, count) for child, count in fill_largest(size_class, domain, pods))
+
+
+def _first_so_many(size_class: SizeClass, domain: int, pods: int) -> int:
+    """Of a domain's hosts, the largest first: how many hold so many pods."""
+    if size_class.largest(domain) == 1:
+        return pods
+    hosts = 0
+    for _, count in size_class.by_room(domain):
+        hosts += 1
+        pods -= count
+        if pods <= 0:
+            break
+    return hosts
