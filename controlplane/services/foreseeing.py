@@ -1,7 +1,8 @@
 """Who would start, wait or have to leave, were these documents applied now: two plans of each Pool, one without them.
 
 Planned on the live Snapshot in which Queues, Policy, Clusters' labels and new Workloads are replaced by what they would
-be. Nothing is written. Names of work that the caller does not see are left out, as from every Reason.
+be; a budget that is new counts from nothing. Nothing is written. Names of work that the caller does not see are left
+out, as from every Reason.
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from controlplane.core.demand import RunningAttempt, Workload
 from controlplane.core.facts.planning import Reading
 from controlplane.core.facts.tenancy import PoolFact, Principal
 from controlplane.core.ids import ClusterId, QueueId, WorkloadId
+from controlplane.core.index import FleetIndex
 from controlplane.core.plan import Admit, Plan, Reclaim
 from controlplane.core.policy import Policy
 from controlplane.core.reasons import Reason, told_within
@@ -52,9 +54,10 @@ def _touches(would_be: WouldBe, pool: PoolFact) -> bool:
 
 def _foreseen(reader: SnapshotReader, pool: PoolFact, principal: Principal, would_be: WouldBe) -> ForeseenPlan:
     reading, snapshot = read_whole(reader, pool.id)
-    before = _Fates(snapshot, plan_cycle(snapshot, reading.policy, reading.now))
+    index = FleetIndex(snapshot.clusters, snapshot.nodes)  # of both: documents change no machine
+    before = _Fates(snapshot, plan_cycle(snapshot, reading.policy, reading.now, index))
     changed = _changed(snapshot, reading, would_be)
-    after = _Fates(changed, plan_cycle(changed, _policy(pool.name, reading.policy, would_be), reading.now))
+    after = _Fates(changed, plan_cycle(changed, _policy(pool.name, reading.policy, would_be), reading.now, index))
     return _told(pool.name, before, after, principal)
 
 
