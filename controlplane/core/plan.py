@@ -87,7 +87,17 @@ def left_over(plan: Plan, work_units_max: int, before: Collection[WorkloadId] = 
     As long as there are some that the cycle `before` had left over, only they are: else those that were looked at long
     ago would come again before those that never were.
     """
+    left = _not_reached(plan, work_units_max)
+    return left.intersection(before) or left
+
+
+def goes_on(plan: Plan, work_units_max: int, before: Collection[WorkloadId] = ()) -> bool:
+    """Whether the next cycle is due at once: there are some that no cycle has looked at since one looked at all."""
+    left = _not_reached(plan, work_units_max)
+    return bool(left.intersection(before) if before else left)
+
+
+def _not_reached(plan: Plan, work_units_max: int) -> frozenset[WorkloadId]:
     if plan.work_units < work_units_max:
         return frozenset()
-    left = frozenset(name for name, why in plan.reasons.items() if why[0].code is ReasonCode.BEHIND_OTHERS)
-    return left.intersection(before) or left
+    return frozenset(name for name, why in plan.reasons.items() if why[0].code is ReasonCode.BEHIND_OTHERS)

@@ -17,7 +17,7 @@ from controlplane.core.history import use_after
 from controlplane.core.ids import PoolId, WorkloadId
 from controlplane.core.index import FleetIndex
 from controlplane.core.measure import measure
-from controlplane.core.plan import Plan, left_over
+from controlplane.core.plan import Plan, goes_on, left_over
 from controlplane.core.quota import QuotaTree
 from controlplane.core.reasons import Reason, ReasonCode
 from controlplane.core.records import World
@@ -225,10 +225,12 @@ class Planner:
             except Deposed:
                 return Landed(None)
             self._number(planned.snapshot, planned.plan)
-        check = next_moment(planned.snapshot, planned.plan, planned.reading.now)
+        now, most = planned.reading.now, planned.reading.policy.work_units_max
+        has_more = goes_on(planned.plan, most, planned.snapshot.left_over)
+        check = now if has_more else next_moment(planned.snapshot, planned.plan, now)
         with self._tools.uow_factory() as uow:
             is_newer = not uow.planning.settle_pool(self._pool, planned.version, check)
-        return Landed(written, is_newer)
+        return Landed(written, is_newer or has_more)
 
     def end(self, flight: Flight, landed: Landed | None) -> Step:
         """Take note of what became of it; None: something failed, and perhaps nothing is written."""

@@ -2,7 +2,7 @@
 
 from controlplane.core.cycle import plan_cycle
 from controlplane.core.facts.planning import Change, Table
-from controlplane.core.plan import Admit, Plan, left_over
+from controlplane.core.plan import Admit, Plan, goes_on, left_over
 from controlplane.core.policy import Policy
 from controlplane.core.records import World, change_from_record, change_to_record, plan_hash
 from tests.builders.core import NOW, AWorld, a_workload, a_world
@@ -52,6 +52,17 @@ def test_what_a_cycle_did_not_reach_is_looked_at_first_in_the_next() -> None:
     second = cycle(world)
     reached = {name for name in second.reasons if name not in left_over(second, FEW.work_units_max)}
     assert reached <= left
+
+
+def test_cycles_follow_each_other_until_each_was_looked_at_once_and_no_longer() -> None:
+    world, rounds, has_more = warm(starving()), 0, True
+    while has_more:
+        before = world.freeze().left_over
+        has_more = goes_on(cycle(world), FEW.work_units_max, before)
+        rounds += 1
+        assert rounds < 30, "whoever was looked at in vain is looked at again when something changes, or after a while"
+    assert rounds >= 5
+    assert not goes_on(plan_cycle(starving().build(), Policy(reclaim=False), NOW), Policy().work_units_max)
 
 
 def test_a_cycle_that_reaches_everybody_leaves_nothing_over() -> None:

@@ -186,6 +186,31 @@ def views(plane: Plane) -> dict[str, QueueView]:
         return {view.path: view for view in uow.queries.queues(Scope(None))}
 
 
+def test_what_a_cycle_did_not_reach_is_reached_by_the_next_ones_at_once_and_they_replay(plane: Plane) -> None:
+    """Twelve urgent gangs that fit nowhere use a cycle's work units up again and again; the small job starts anyway."""
+    plane.cluster("eu", nodes=2)
+    team = plane.queue("team", nominal=10_000)
+    for pods in range(12):
+        plane.workload(f"large-{pods}", team, pods=30 + pods, priority=900)
+    small = plane.workload("small", team, pods=1)
+    plane.do(
+        """INSERT INTO policy (pool_id, version, spec, created_at, created_by)
+           VALUES (:pool, 2, '{"work_units_max": 3, "reclaim": false}', now(), 'test')""",
+        pool=plane.pool,
+    )
+    plane.do("UPDATE pool SET policy_version = 2 WHERE id = :pool", pool=plane.pool)
+    plane.wake()
+    planner, cycles = plane.planner(), 0
+    while planner.step() is Step.AGAIN:
+        cycles += 1
+        assert cycles < 40
+    assert plane.state(small) == "reserved"
+    with plane.uow() as uow:
+        stored = [row.id for row in plane.rows("SELECT id FROM cycle ORDER BY id")]
+        assert len(stored) > 2
+        assert all(replay(uow, cycle).is_identical for cycle in stored)
+
+
 def test_rows_that_say_nothing_go_after_a_day(plane: Plane) -> None:
     _, _, a, _ = two_teams(plane)
     with plane.uow() as uow:
