@@ -16,6 +16,8 @@ from controlplane.worlds.sources import Mistake, Source, WrongWorld, value_at
 
 DOCUMENTS_MAX = 100_000
 KINDS = (*WORLD_KINDS, "Job", "Snapshot")
+FOR_AGENTS = "Faults"
+"""What breaks in a simulated cluster, in a file that may describe its nodes too; no planner knows of it beforehand."""
 _SNAPSHOT = TypeAdapter(SnapshotDocument)
 Document = WorldMember | WorkloadDocument | SnapshotDocument
 
@@ -74,6 +76,8 @@ def read(sources: Sequence[Source]) -> list[Member]:
             mistakes.found.append(Mistake(source.unreadable(error.detail), "", ""))
             continue
         for position, value in enumerate(values):
+            if isinstance(value, dict) and value.get("kind") == FOR_AGENTS:
+                continue
             try:
                 members.append(_member(source, position, value))
             except Invalid as error:

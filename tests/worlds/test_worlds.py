@@ -85,10 +85,9 @@ def test_a_hard_budget_counts_what_was_spent_and_what_runs() -> None:
     assert next(why.code for wait in made.waits for why in wait.reasons) == "budget-spent"
 
 
-def test_facts_and_domains_of_clusters_decide_where_work_may_go() -> None:
-    facts = {"facts": {"storage": ["nvme"], "data": ["s3://corpus"]}, "networkDomain": "metro"}
-    asking = workload("a", requires={"storage": ["nvme"], "data": ["s3://corpus"]})
-    made = planned(*LAB, cluster("east"), cluster("west", **facts), asking)
+def test_facts_of_clusters_decide_where_work_may_go() -> None:
+    facts = {"storage": ["nvme"], "data": ["s3://corpus"]}
+    made = planned(*LAB, cluster("east"), cluster("west", facts=facts), workload("a", requires=facts))
     assert [place.cluster for start in made.starts for place in start.placements] == ["west"]
 
 
