@@ -205,22 +205,36 @@ def reckoned(
 ) -> dict[Account, Past]:
     """Weights and credits of everybody in `past` and `taking_part`, from contended usage that is up to date.
 
-    A weight moves only where it would by more than Policy's margin: what two gangs were ordered by stays their order.
+    Besides those in `taking_part`, who had a thousandth of all that could be had takes part in sharing it. A weight
+    moves only where it would by more than Policy's margin: what two gangs were ordered by stays their order.
     """
     accounts = sorted(each for each in {*past, *taking_part} if each[0] in tree and tree.parent(each[0]) is not None)
+    parts = {each for each in taking_part if each[0] in tree}
+    parts |= {each for each in accounts if each in past and _is_much(tree, policy, owned, each, past[each].contended)}
     weights: dict[tuple[QueueId | None, FlavorName], int] = {}
-    for queue, flavor in accounts:
+    for queue, flavor in parts:
         group = tree.parent(queue), flavor
         weights[group] = weights.get(group, 0) + tree.queues[queue].weight
     result: dict[Account, Past] = {}
     for account in accounts:
         before = past.get(account, Past())
-        among = weights[tree.parent(account[0]), account[1]]
+        if account not in parts and before.contended < WHOLE:
+            result[account] = Past()  # less than a device-second is left of it: as if it had never been
+            continue
+        among = weights.get((tree.parent(account[0]), account[1]), 0)
+        among += 0 if account in parts else tree.queues[account[0]].weight
         share = share_of_window(tree, policy, owned, account, among)
         weight = WHOLE - lessened(policy, before.contended, share)
         is_near = abs(weight - before.weight) * 1_000 <= policy.history_margin_permille * WHOLE
         result[account] = Past(before.contended, before.weight if is_near else weight, share - before.contended)
     return result
+
+
+def _is_much(
+    tree: QuotaTree, policy: Policy, owned: Mapping[FlavorName, int], account: Account, contended_usage: int
+) -> bool:
+    whole = capacity(tree, account, owned) * window(policy.history_half_life_seconds * WHOLE)
+    return 0 < whole <= contended_usage * 1_000
 
 
 def share_of_window(

@@ -14,6 +14,7 @@ from controlplane.core.ids import FlavorName, QueueId
 from controlplane.core.policy import Policy
 from controlplane.core.quota import QuotaTree
 from controlplane.core.snapshot import Snapshot
+from controlplane.core.tenancy import Standing
 
 Charges = Iterable[tuple[FlavorName, int]]
 
@@ -88,9 +89,14 @@ class Memory:
         return lessened(self._policy, units * self._policy.weights_every_seconds * WHOLE, share)
 
     def _count_in(self, leaves: Iterable[QueueId]) -> None:
-        """Note who takes part: whoever waits, and whoever has a past."""
+        """Note who takes part: whoever waits, and whoever used much lately."""
         part = {queue for leaf in set(leaves) if leaf in self._tree for queue in self._tree.path(leaf)}
-        for queue in part | {each for each in self._standings if each in self._tree}:
+        for queue in part | {name for name, each in self._standings.items() if name in self._tree and _has_much(each)}:
             parent = self._tree.parent(queue)
             if parent is not None:
                 self._among[parent] = self._among.get(parent, 0) + self._tree.queues[queue].weight
+
+
+def _has_much(standing: Standing) -> bool:
+    """Whether it takes part in sharing by what it used alone: a thousandth of its own share at least."""
+    return standing.contended > 0 and standing.contended * 1_000 >= standing.contended + standing.credit

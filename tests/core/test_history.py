@@ -170,7 +170,7 @@ def standing(contended_windows: tuple[int, int], policy: Policy | None = None) -
     tree = tree_of(world.build())
     paths = {"org/a": contended_windows[0], "org/b": contended_windows[1]}
     past = {(world.queues[path].id, H100): Past(16 * WINDOW * part // 100) for path, part in paths.items()}
-    found = reckoned(tree, policy or Policy(), {H100: 16}, past, ())
+    found = reckoned(tree, policy or Policy(), {H100: 16}, past, past)
     return {tree.queues[queue].path: each for (queue, _), each in found.items()}
 
 
@@ -195,10 +195,10 @@ def test_a_strength_of_0_turns_history_off_and_a_stronger_one_counts_more() -> N
 def test_a_change_within_the_margin_leaves_the_weight_as_it_was() -> None:
     world = two_teams()
     tree, account = tree_of(world.build()), (world.queues["org/a"].id, H100)
-    past = {account: Past(16 * WINDOW // 2, WHOLE // 2 + 19_000), (world.queues["org/b"].id, H100): Past()}
-    assert reckoned(tree, Policy(), {H100: 16}, past, ())[account].weight == WHOLE // 2 + 19_000
+    past, waits = {account: Past(16 * WINDOW // 2, WHOLE // 2 + 19_000)}, {(world.queues["org/b"].id, H100)}
+    assert reckoned(tree, Policy(), {H100: 16}, past, waits)[account].weight == WHOLE // 2 + 19_000
     past[account] = Past(16 * WINDOW // 2, WHOLE // 2 + 21_000)
-    assert reckoned(tree, Policy(), {H100: 16}, past, ())[account].weight == WHOLE // 2
+    assert reckoned(tree, Policy(), {H100: 16}, past, waits)[account].weight == WHOLE // 2
 
 
 def test_a_share_is_one_of_those_that_take_part() -> None:
@@ -206,28 +206,42 @@ def test_a_share_is_one_of_those_that_take_part() -> None:
     world = two_teams()
     tree = tree_of(world.build())
     a, b = ((world.queues[path].id, H100) for path in ("org/a", "org/b"))
-    alone = reckoned(tree, Policy(), {H100: 16}, {a: Past()}, ())
-    assert alone[a].credit == 16 * WINDOW
-    assert reckoned(tree, Policy(), {H100: 16}, {a: Past()}, {b})[b].credit == 8 * WINDOW
+    assert reckoned(tree, Policy(), {H100: 16}, {}, {a})[a].credit == 16 * WINDOW
+    assert reckoned(tree, Policy(), {H100: 16}, {}, {a, b})[b].credit == 8 * WINDOW
+    much = {b: Past(16 * WINDOW // 100)}
+    assert reckoned(tree, Policy(), {H100: 16}, much, {a})[a].credit == 8 * WINDOW
+
+
+def test_who_used_next_to_nothing_for_long_takes_no_share_and_is_forgotten_in_the_end() -> None:
+    """Else every sibling that ever contended would make the shares of those that do smaller."""
+    world = two_teams()
+    tree = tree_of(world.build())
+    a, b = ((world.queues[path].id, H100) for path in ("org/a", "org/b"))
+    found = reckoned(tree, Policy(), {H100: 16}, {b: Past(16 * WINDOW // 2_000, 999_000)}, {a})
+    assert found[a].credit == 16 * WINDOW
+    assert found[b].contended > 0
+    assert reckoned(tree, Policy(), {H100: 16}, {b: Past(999_999, 985_000)}, {a})[b] == Past()
 
 
 def test_a_weight_of_0_has_no_share_and_no_division_by_nothing() -> None:
     world = a_world().queue("org", 16).queue("org/a", 0, weight=0)
     tree, account = tree_of(world.build()), (world.queues["org/a"].id, H100)
-    assert reckoned(tree, Policy(), {H100: 16}, {account: Past(7)}, ())[account] == Past(7, WHOLE, -7)
+    assert reckoned(tree, Policy(), {H100: 16}, {account: Past(7 * WHOLE)}, ())[account] == Past(
+        7 * WHOLE, WHOLE, -7 * WHOLE
+    )
 
 
 def test_roots_share_nothing_and_have_no_past() -> None:
     world = a_world().queue("org", 16)
     account = world.queues["org"].id, H100
-    assert reckoned(tree_of(world.build()), Policy(), {H100: 16}, {account: Past(7)}, ()) == {}
+    assert reckoned(tree_of(world.build()), Policy(), {H100: 16}, {account: Past(7 * WHOLE)}, ()) == {}
 
 
 def test_what_nobody_owns_in_the_pool_is_no_capacity() -> None:
     world = a_world().queue_of("org", Quota(H100, 1_000)).queue("org/a")
     tree, account = tree_of(world.build()), (world.queues["org/a"].id, H100)
-    assert reckoned(tree, Policy(), {}, {account: Past(7)}, ())[account].credit == -7
-    assert reckoned(tree, Policy(), {H100: 4}, {account: Past()}, ())[account].credit == 4 * WINDOW
+    assert reckoned(tree, Policy(), {}, {account: Past(7 * WHOLE)}, ())[account].credit == -7 * WHOLE
+    assert reckoned(tree, Policy(), {H100: 4}, {}, {account})[account].credit == 4 * WINDOW
 
 
 def test_a_past_fades_by_half_in_a_half_life() -> None:
