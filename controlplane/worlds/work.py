@@ -158,6 +158,7 @@ class WorkReader:
             clusters=tuple(sorted(clusters)),
             charges=tuple(sorted(charges.items())),
             shares=tuple(_together(each) for _, each in sorted(shares.items())),
+            owner=workload.owner,
         )
 
     def _pod_set_of(

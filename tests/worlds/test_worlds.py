@@ -99,6 +99,7 @@ def test_pods_of_one_node_are_held_together_whatever_entries_name_it() -> None:
     spec["spec"]["placement"] = place
     (pool,) = world(*LAB, cluster(), spec).pools
     (attempt,) = pool.snapshot.running.values()
+    assert (attempt.owner, attempt.attempt, attempt.state) == ("ada", 3, "starting")
     assert [(each.amount, each.pods) for each in attempt.shares] == [(4, 2), (4, 2)]
     assert dict(attempt.charges) == {FlavorName(H100): 8}
     held = [node.held.get(FlavorName(H100), 0) for node in pool.snapshot.nodes.values()]
