@@ -120,7 +120,7 @@ class _Cycle:
         excluded = self._excluded(workload)
         self.scenario.open_earmark(workload.id)
         self.scenario.close_nodes(excluded)
-        room = room_for(self.scenario.tree, workload)
+        room = self.scenario.own_room(workload.id, room_for(self.scenario.tree, workload))
         over = self.allowances.crowded(workload)
         over = over or exceeds_quota(self.scenario.tree, workload, room, self.scenario.kept_for_others(workload.id))
         request = self._request(workload, room)

@@ -94,6 +94,24 @@ class Scenario:
         self.earmarks.pop(workload, None)
         self._legs_kept.pop(workload, None)
 
+    def own_room(self, workload: WorkloadId, room: Mapping[FlavorName, int]) -> Mapping[FlavorName, int]:
+        """At least what its own Earmark, which is open, keeps of quota, as far as that is free by now.
+
+        What others wait for was planned beside it, so it need not wait until their victims have gone as well.
+        """
+        earmark = self.earmarks.get(workload)
+        own = {} if earmark is None else dict(self._earmarked(earmark))
+        if all(room.get(flavor, 0) >= amount for flavor, amount in own.items()):
+            return room
+        mark = self.tree.checkpoint()
+        for other in self._legs_kept:
+            if other != workload:
+                for flavor, amount in self._earmarked(self.earmarks[other]):
+                    self.tree.refund(self.snapshot.waiting[other].queue, flavor, amount)
+        free = {flavor: self.tree.available(self.snapshot.waiting[workload].queue, flavor) for flavor in own}
+        self.tree.rollback(mark)
+        return {flavor: max(units, min(free.get(flavor, 0), own.get(flavor, 0))) for flavor, units in room.items()}
+
     def kept_for_others(self, workload: WorkloadId) -> dict[tuple[QueueId, FlavorName], int]:
         """What Earmarks of others make up of the tree's usage, by account."""
         kept: dict[tuple[QueueId, FlavorName], int] = {}
