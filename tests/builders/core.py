@@ -25,6 +25,7 @@ H100 = FlavorName("nvidia-h100-80gb")
 A100 = FlavorName("nvidia-a100-80gb")
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LEVELS = ("block", "rack", "host")
+_NEEDS = ("cpu_milli", "memory_bytes", "pods", "rdma", "hugepages_bytes", "local_storage_bytes")
 
 
 def a_pod_set(replicas: int = 1, devices: int = 8, *flavors: FlavorName) -> PodSet:
@@ -216,21 +217,51 @@ class AWorld:
     def ends(self, name: str) -> "AWorld":
         """A running Attempt has gone."""
         for share in self.running.pop(WorkloadId(name)).shares:
-            node = self.nodes[share.node]
-            held = {**node.held, share.flavor: node.held[share.flavor] - share.amount}
-            self.nodes[share.node] = replace(node, held=held)
+            self._hold(share, -1)
         return self
 
     def admits(self, decision: Admit, minutes: int = 0) -> "AWorld":
-        """Carry an Admit out: the Workload runs where the Plan says."""
+        """Carry an Admit out: the Workload runs where the Plan says, with all that its pods ask for."""
         waiting = self.waiting.pop(decision.workload)
-        pods = [pod for placement in decision.placements for pod in placement.pods]
-        nodes: dict[str, int] = {}
-        for pod in pods:
-            nodes[self.nodes[pod.node].name] = nodes.get(self.nodes[pod.node].name, 0) + pod.amount
-        path = next(queue.path for queue in self.queues.values() if queue.id == waiting.queue)
-        flavor = pods[0].flavor
-        return self.runs(decision.workload, path, nodes, minutes=minutes, flavor=flavor)
+        needs = {each.name: each.needs for each in waiting.pod_sets}
+        shares: dict[tuple[NodeId, FlavorName], NodeShare] = {}
+        for pod in [pod for placement in decision.placements for pod in placement.pods]:
+            asked, before = needs[pod.pod_set], shares.get((pod.node, pod.flavor), NodeShare(pod.node, pod.flavor, 0))
+            shares[pod.node, pod.flavor] = NodeShare(
+                pod.node,
+                pod.flavor,
+                before.amount + pod.amount,
+                before.cpu_milli + asked.cpu_milli,
+                before.memory_bytes + asked.memory_bytes,
+                before.pods + 1,
+                before.rdma + asked.rdma,
+                before.hugepages_bytes + asked.hugepages_bytes,
+                before.local_storage_bytes + asked.local_storage_bytes,
+            )
+        for share in shares.values():
+            self._hold(share, 1)
+        self.running[decision.workload] = RunningAttempt(
+            decision.workload,
+            waiting.name,
+            decision.attempt,
+            decision.queue,
+            waiting.priority,
+            AttemptState.RUNNING,
+            NOW - timedelta(hours=5) + timedelta(minutes=minutes),
+            tuple(placement.cluster for placement in decision.placements),
+            decision.charges,
+            tuple(shares.values()),
+            waiting.owner,
+        )
+        return self
+
+    def _hold(self, share: NodeShare, sign: int) -> None:
+        """Count a share among what its Node has given away, or no longer."""
+        node = self.nodes[share.node]
+        more = {f"{name}_held": getattr(node, f"{name}_held") + sign * getattr(share, name) for name in _NEEDS}
+        held = {**node.held, share.flavor: node.held.get(share.flavor, 0) + sign * share.amount}
+        held = {flavor: units for flavor, units in held.items() if units or flavor in node.held}
+        self.nodes[share.node] = replace(node, held=held, **more)
 
     def keeps(self, workload: str, nodes: dict[str, int], *, minutes: int = 10, flavor: FlavorName = H100) -> "AWorld":
         """An Earmark."""
