@@ -93,10 +93,9 @@ def test_facts_of_clusters_decide_where_work_may_go() -> None:
 
 def test_pods_of_one_node_are_held_together_whatever_entries_name_it() -> None:
     place = [{"cluster": "north", "nodes": {"north-0": 1}}, {"cluster": "north", "nodes": {"north-0": 1, "north-1": 2}}]
-    spec = running(
-        "a", {"north-0": 4}, podSets=[{"name": "m", "replicas": 4, "devices": 2, "flavors": [{"name": H100}]}]
-    )
-    spec["spec"]["placement"] = place
+    pod_set = {"name": "m", "replicas": 4, "devices": 2, "flavors": [{"name": H100}]}
+    spec = running("a", {"north-0": 4}, podSets=[pod_set], placement=place)
+    spec["spec"] |= {"owner": "ada", "attempts": 3, "state": "starting"}
     (pool,) = world(*LAB, cluster(), spec).pools
     (attempt,) = pool.snapshot.running.values()
     assert (attempt.owner, attempt.attempt, attempt.state) == ("ada", 3, "starting")
