@@ -258,3 +258,14 @@ def test_what_one_queue_lacks_for_two_pod_sets_is_not_said_of_another_that_has_i
     plan = planned(world.waits(*(a_workload(queue).in_queue(f"org/{queue}").with_sets(*sets) for queue in "xy")))
     assert admitted(plan) == ["y"]
     assert sentences(plan, "x") == ["org/x can never use more than 15 nvidia-h100-80gb, and 16 are asked for."]
+
+
+def test_where_the_first_takes_what_only_the_last_could_use_the_other_way_round_is_tried() -> None:
+    """Spread over the block, the pods that must sit together would take the CPU of the host with eight cards."""
+    world = rich(a_world().cluster("east"))
+    for name, cards, cpu in (("small", 2, 16_000), ("large", 8, 4_000), ("other", 4, 4_000)):
+        world.node(name, ("b0", "r0"), {H100: cards}, cpu_milli=cpu)
+    together = PodSet("together", 2, 1, (H100,), PodNeeds(cpu_milli=4_000), TopologyMode.REQUIRED, "block")
+    heavy = PodSet("heavy", 2, 4, (H100,), PodNeeds(cpu_milli=2_000), TopologyMode.PREFERRED, "host")
+    plan = planned(world.waits(a_workload().with_sets(together, heavy).spread()))
+    assert where(world, plan, "job") == ["small", "small", "large", "other"]

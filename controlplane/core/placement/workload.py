@@ -59,8 +59,8 @@ def place_workload(
 def place_in_cluster(scenario: Scenario, workload: Workload, cluster: ClusterId, room: Room) -> Placed | None:
     """Place all of it in this cluster and hold its nodes; None changes nothing.
 
-    Which PodSet is the hardest is a guess where one must sit together and another has no choice of Flavor: a second
-    order is tried. No order is tried beyond that, so a place that only a third one finds is missed.
+    Which PodSet is the hardest is a guess where one must sit together and another has no choice of Flavor, or needs
+    what the first happens to take: two more orders are tried. A place that only another one finds is missed.
     """
     mark = scenario.checkpoint()
     placed = _place(scenario, workload, cluster, room, LEAST)
@@ -73,9 +73,12 @@ def place_in_cluster(scenario: Scenario, workload: Workload, cluster: ClusterId,
 def _place(scenario: Scenario, workload: Workload, cluster: ClusterId, room: Room, wish: Wish) -> Placed | None:
     first = hardest_first(workload.pod_sets)
     placed = place_in_order(scenario, workload, first, cluster, room, wish)
-    if placed is not None or len(first) < 2 or (second := choiceless_first(first)) == first:
+    if placed is not None or len(first) < 2:
         return placed
-    return place_in_order(scenario, workload, second, cluster, room, wish)
+    for order in dict.fromkeys((choiceless_first(first), first[::-1])):
+        if order != first and (placed := place_in_order(scenario, workload, order, cluster, room, wish)) is not None:
+            return placed
+    return None
 
 
 def place_in_order(
