@@ -7,6 +7,7 @@ out, as from every Reason.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from controlplane.contract.rest.fleet import ClusterDocument
 from controlplane.contract.rest.planning import Fate, FateCounts, ForeseenPlan, ForeseenWork
@@ -14,10 +15,8 @@ from controlplane.contract.rest.tenancy import PolicyDocument, QueueSpec
 from controlplane.core.capacity import Cluster
 from controlplane.core.cycle import plan_cycle
 from controlplane.core.demand import RunningAttempt, Workload
-from controlplane.core.facts.planning import Reading
 from controlplane.core.facts.tenancy import PoolFact, Principal
 from controlplane.core.ids import ClusterId, QueueId, WorkloadId
-from controlplane.core.index import FleetIndex
 from controlplane.core.plan import Admit, Plan, Reclaim
 from controlplane.core.policy import Policy
 from controlplane.core.reasons import Reason, told_within
@@ -27,22 +26,21 @@ from controlplane.services import authz
 from controlplane.services.applying import WouldBe
 from controlplane.services.core_values import Asked, policy_of, queue_of, workload_of
 from controlplane.services.forms import Form
+from controlplane.services.live_worlds import LiveWorlds
 from controlplane.services.plan_told import reason_view
-from controlplane.services.ports.planning import SnapshotReader
 from controlplane.services.ports.unit_of_work import UnitOfWorkFactory
-from controlplane.services.snapshots import read_whole
 
 LISTED_MAX = 1_000
 OTHER_WORK, OTHER_QUEUE = "other work", "another queue"
 
 
 def foresee(
-    factory: UnitOfWorkFactory, reader: SnapshotReader, principal: Principal, would_be: WouldBe
+    factory: UnitOfWorkFactory, worlds: LiveWorlds, principal: Principal, would_be: WouldBe
 ) -> list[ForeseenPlan]:
     """One plan for each Pool that these documents could change; Pools of which nothing is stored yet have none."""
     with factory() as uow:
         pools = [pool for pool in uow.tenancy.pools() if _touches(would_be, pool)]
-    return [_foreseen(reader, pool, principal, would_be) for pool in sorted(pools, key=lambda pool: pool.name)]
+    return [_foreseen(worlds, pool, principal, would_be) for pool in sorted(pools, key=lambda pool: pool.name)]
 
 
 def _touches(would_be: WouldBe, pool: PoolFact) -> bool:
@@ -52,12 +50,12 @@ def _touches(would_be: WouldBe, pool: PoolFact) -> bool:
     return pool.name in named or any(new.pool == pool.id for _, new in would_be.work)
 
 
-def _foreseen(reader: SnapshotReader, pool: PoolFact, principal: Principal, would_be: WouldBe) -> ForeseenPlan:
-    reading, snapshot = read_whole(reader, pool.id)
-    index = FleetIndex(snapshot.clusters, snapshot.nodes)  # of both: documents change no machine
-    before = _Fates(snapshot, plan_cycle(snapshot, reading.policy, reading.now, index))
-    changed = _changed(snapshot, reading, would_be)
-    after = _Fates(changed, plan_cycle(changed, _policy(pool.name, reading.policy, would_be), reading.now, index))
+def _foreseen(worlds: LiveWorlds, pool: PoolFact, principal: Principal, would_be: WouldBe) -> ForeseenPlan:
+    with worlds.of(pool.id) as live:
+        before = _Fates(live.snapshot, plan_cycle(live.snapshot, live.policy, live.now, live.index, live.tree))
+        changed, policy = _changed(live.snapshot, live.now, would_be), _policy(pool.name, live.policy, would_be)
+        # The same index: documents change no machine. Its tree is another one.
+        after = _Fates(changed, plan_cycle(changed, policy, live.now, live.index))
     return _told(pool.name, before, after, principal)
 
 
@@ -155,7 +153,7 @@ def _policy(pool: str, policy: Policy, would_be: WouldBe) -> Policy:
     return policy
 
 
-def _changed(snapshot: Snapshot, reading: Reading, would_be: WouldBe) -> Snapshot:
+def _changed(snapshot: Snapshot, now: datetime, would_be: WouldBe) -> Snapshot:
     """The Snapshot as it would be; Queues that are not stored yet get numbers below 0, which no row has."""
     queues = dict(snapshot.queues)
     if would_be.queues:
@@ -165,7 +163,7 @@ def _changed(snapshot: Snapshot, reading: Reading, would_be: WouldBe) -> Snapsho
     for document, new in would_be.work:
         queue = number.get(document.spec.queue)
         if new.pool == snapshot.pool and queue is not None:
-            waiting[new.id] = workload_of(document, new.pod_sets, Asked(new.id, queue, new.owner, reading.now))
+            waiting[new.id] = workload_of(document, new.pod_sets, Asked(new.id, queue, new.owner, now))
     said = {each.name: each.document for each in would_be.edits if isinstance(each.document, ClusterDocument)}
     clusters = {
         number: cluster if cluster.name not in said else _labelled(cluster, said[cluster.name])

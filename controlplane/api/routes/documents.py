@@ -92,7 +92,7 @@ def apply_documents(
     if asked.dry_run:
         answer = rehearse(container.uow_factory, work)
         if asked.plan:  # when the rehearsal is over: planning takes its time, and nobody waits for its locks
-            found = foresee(container.uow_factory, container.snapshot_reader, caller.principal, would_be)
+            found = foresee(container.uow_factory, container.live_worlds, caller.principal, would_be)
             plans = [each.model_dump(mode="json", by_alias=True) for each in found]
             answer = replace(answer, body={**answer.body, "plan": plans})
         return replayable(answer)
