@@ -75,7 +75,7 @@ class FleetIndex:
         self._classes = {at: each for at, each in self._classes.items() if each.is_used or not each.is_special}
         self._rules.forget({_rules_of(each) for each in self._classes})
         for size, size_class in self._classes.items():
-            size_class.is_used = False
+            size_class.grow_old()
             size_class.allowed = self._allowed(size)
             size_class.update(self._counts(size_class, changed))
         return self

@@ -78,6 +78,8 @@ class Take(NamedTuple):
 class Follower(Protocol):
     """Counters that are derived from those of a size class."""
 
+    is_used: bool  # since the last refresh
+
     def follow(self, nodes: Sequence[int]) -> None:
         """The class's counts changed on these nodes and above them."""
         ...
@@ -99,6 +101,13 @@ class SizeClass:
         self.count = [0] * tree.domains
         self.mask = [0] * len(tree.members)
         self.at: list[dict[int, int]] = [{} for _ in tree.members]
+
+    def grow_old(self) -> None:
+        """A cycle begins: what follows these counters and was not asked for in the last one costs nothing more."""
+        self.followers = {key: each for key, each in self.followers.items() if each.is_used}
+        for follower in self.followers.values():
+            follower.is_used = False
+        self.is_used = False
 
     def largest(self, group: int) -> int:
         """The largest count in a group."""

@@ -103,6 +103,24 @@ def test_an_old_place_that_breaks_a_slice_is_not_used() -> None:
     assert len(set(racks_of(where(world, plan, "job")))) == 1
 
 
+def test_counters_of_slices_that_a_cycle_did_not_ask_for_are_made_again_when_needed() -> None:
+    world = a_world().cluster("east").racks(2, 4)
+    snapshot = world.build()
+    index = FleetIndex(snapshot.clusters, snapshot.nodes)
+    root = index.tree.root[min(snapshot.clusters)]
+
+    def room() -> int:
+        pods = index.size_class(PodSize(H100, 8))
+        return SlicedCounters(index.tree, STRATEGIES[StrategyName.PACK], pods, sliced(4, 2), 1).room(root)
+
+    assert room() == 8
+    for _ in range(2):
+        index.refreshed(snapshot.clusters, snapshot.nodes)
+    assert not index.size_class(PodSize(H100, 8)).followers
+    index.take([Take(0, H100, 8)])
+    assert room() == 6
+
+
 def test_counters_of_slices_follow_every_change_and_every_way_back() -> None:
     world = a_world().cluster("east").racks(2, 4)
     snapshot = world.build()

@@ -77,6 +77,7 @@ class SlicedCounters(Counters):
             known = {cluster: at for cluster, at in found.items() if at is not None}
             slices = pods.followers[key] = SliceClass(tree, pods, pod_set.slice_size, known)
         assert isinstance(slices, SliceClass)
+        slices.is_used = True
         self._slices = slices
 
     def room(self, domain: int) -> int:
