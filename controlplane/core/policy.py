@@ -15,6 +15,7 @@ class Policy:
     earmark_seconds: int = 600
     evidence_seconds: int = 300
     inventory_stale_seconds: int = 900
+    inventory_fall_permille_per_hour: int = 100  # of what a cluster owned: what is no longer told stops counting so
     exclusion_seconds: int = 900
     exclusions_before_reason: int = 3
     node_lost_seconds: int = 60

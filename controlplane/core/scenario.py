@@ -175,19 +175,34 @@ def tree_of(snapshot: Snapshot, owned: Mapping[FlavorName, int] | None = None) -
     known = {account: amount for account, amount in usage.items() if account[0] in snapshot.queues}
     if owned is None:
         accepted = {cluster.id for cluster in snapshot.clusters.values() if is_accepted(cluster)}
-        here = _summed(node.owned for node in snapshot.nodes.values() if node.cluster in accepted)
-        owned = _summed((here, snapshot.owned_elsewhere))
+        told: dict[ClusterId, list[Mapping[FlavorName, int]]] = {}
+        for node in snapshot.nodes.values():
+            told.setdefault(node.cluster, []).append(node.owned)
+        here = {cluster: _summed(told.get(cluster, ())) for cluster in accepted}
+        owned = _summed((*here.values(), _counted_beside(snapshot, here), snapshot.owned_elsewhere))
     return QuotaTree(snapshot.queues.values(), known, owned)
 
 
 def owned_by_all(snapshot: Snapshot, index: FleetIndex) -> dict[FlavorName, int]:
-    """What accepted clusters own, those of this Pool by its index and those of other Pools."""
-    return _summed((owned_here(snapshot, index), snapshot.owned_elsewhere))
+    """What counts of what accepted clusters own, those of this Pool by its index and those of other Pools."""
+    beside = _counted_beside(snapshot, index.owned)
+    return _summed((owned_here(snapshot, index), beside, snapshot.owned_elsewhere))
 
 
 def owned_here(snapshot: Snapshot, index: FleetIndex) -> dict[FlavorName, int]:
     """What accepted clusters of this Pool own."""
     return _summed(owned for cluster, owned in index.owned.items() if is_accepted(snapshot.clusters[cluster]))
+
+
+def _counted_beside(snapshot: Snapshot, told: Mapping[ClusterId, Mapping[FlavorName, int]]) -> dict[FlavorName, int]:
+    """Units that count although they are not told any more."""
+    beside: dict[FlavorName, int] = {}
+    for (cluster, name), units in snapshot.owned_counted.items():
+        flavor = FlavorName(name)
+        more = units - told.get(cluster, {}).get(flavor, 0)
+        if more > 0 and cluster in snapshot.clusters and is_accepted(snapshot.clusters[cluster]):
+            beside[flavor] = beside.get(flavor, 0) + more
+    return beside
 
 
 def is_accepted(cluster: Cluster) -> bool:

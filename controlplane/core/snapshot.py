@@ -28,6 +28,7 @@ class Snapshot:
     exclusions: tuple[Exclusion, ...] = ()
     usage_elsewhere: Mapping[tuple[QueueId, str], int] = field(default_factory=dict)
     owned_elsewhere: Mapping[FlavorName, int] = field(default_factory=dict)  # by clusters, in other Pools
+    owned_counted: Mapping[tuple[ClusterId, str], int] = field(default_factory=dict)  # where less is told: see `owned`
     standings: Mapping[QueueId, Standing] = field(default_factory=dict)  # none: its plain weight counts
     owners: Mapping[tuple[QueueId, str], int] = field(default_factory=dict)  # their contended usage, device-seconds
     left_over: tuple[WorkloadId, ...] = ()  # what the work units of the cycle before did not reach

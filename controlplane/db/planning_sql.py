@@ -150,15 +150,6 @@ OWNERS = _text("""
     SELECT queue_id, owner, used FROM owner_history
     WHERE pool_id = :pool AND changed_xid >= {since} ORDER BY queue_id, owner""")
 
-# What clusters of other Pools own: a root without a nominal counts it too. A handful of rows, read each time.
-OWNED_ELSEWHERE = _text("""
-    SELECT node_flavor.flavor, coalesce(sum(node_flavor.owned) FILTER (
-               WHERE cluster.accepted_at IS NOT NULL AND cluster.removed_at IS NULL AND node.removed_at IS NULL
-           ), 0) AS amount
-    FROM cluster JOIN node ON node.cluster_id = cluster.id JOIN node_flavor ON node_flavor.node_id = node.id
-    WHERE cluster.pool_id <> :pool
-    GROUP BY node_flavor.flavor ORDER BY 1""")
-
 # What other Pools charge to the same accounts; a Queue's sums are read again when one of its attempts moved.
 ELSEWHERE = _text("""
     WITH touched AS (

@@ -45,6 +45,7 @@ from controlplane.core.tenancy import Queue, Quota
 from controlplane.db import history_reader, node_reader
 from controlplane.db.arrays import plain
 from controlplane.db.node_reader import known_json
+from controlplane.db.owned_sql import COUNTED, OWNED_ELSEWHERE
 from controlplane.db.planning_sql import (
     ATTEMPTS,
     CHARGES,
@@ -53,7 +54,6 @@ from controlplane.db.planning_sql import (
     EARMARKS,
     ELSEWHERE,
     EXCLUSIONS,
-    OWNED_ELSEWHERE,
     POD_SETS,
     POLICY,
     QUEUES,
@@ -95,7 +95,7 @@ class SqlSnapshotReader:
                 *_earmarks(session, bound),
                 *_exclusions(session, bound, now),
                 *_elsewhere(session, bound),
-                *_owned_elsewhere(session, bound),
+                *_owned(session, bound),
                 *self._spent.read(session, pool, now, is_whole=since is None),
                 *history_reader.standings(session, bound),
                 *history_reader.owners(session, bound),
@@ -300,6 +300,8 @@ def _elsewhere(session: Session, bound: Bound) -> Iterator[Change]:
         yield Change(Table.USAGE_ELSEWHERE, (row.queue_id, row.flavor), int(row.amount) or None)
 
 
-def _owned_elsewhere(session: Session, bound: Bound) -> Iterator[Change]:
+def _owned(session: Session, bound: Bound) -> Iterator[Change]:
     for row in session.execute(OWNED_ELSEWHERE, bound):
         yield Change(Table.OWNED_ELSEWHERE, row.flavor, int(row.amount) or None)
+    for row in session.execute(COUNTED, bound):
+        yield Change(Table.OWNED_COUNTED, (row.cluster_id, row.flavor), row.units or None)

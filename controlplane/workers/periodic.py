@@ -11,7 +11,18 @@ from datetime import timedelta
 import structlog
 
 from controlplane.bootstrap import Container
-from controlplane.services import accounting, attempts, cordons, events, fleet, recovery, removal, scheduling, sync
+from controlplane.services import (
+    accounting,
+    attempts,
+    cordons,
+    events,
+    fleet,
+    owned,
+    recovery,
+    removal,
+    scheduling,
+    sync,
+)
 from controlplane.services.ports.unit_of_work import UnitOfWork
 
 log = structlog.get_logger(__name__)
@@ -78,7 +89,7 @@ def _number_directives(container: Container) -> int:
 
 def _sync_accounts(container: Container) -> int:
     with container.uow_factory() as uow:
-        return accounting.sync_accounts(uow)
+        return owned.settle(uow) + accounting.sync_accounts(uow)
 
 
 def _roll_up_usage(container: Container) -> int:

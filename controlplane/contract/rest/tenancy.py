@@ -132,6 +132,7 @@ class PolicySpec(RestModel):
     earmark_seconds: Seconds | None = None
     evidence_seconds: Seconds | None = None
     inventory_stale_seconds: Seconds | None = None
+    inventory_fall_permille_per_hour: Annotated[int, Field(strict=True, ge=1, le=3_600_000)] | None = None
     exclusion_seconds: Seconds | None = None
     exclusions_before_reason: Annotated[int, Field(strict=True, ge=1, le=1_000)] | None = None
     node_lost_seconds: Seconds | None = None

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from controlplane.core.ids import AttemptNumber, FlavorName, QueueId, WorkloadId
+from controlplane.core.ids import AttemptNumber, ClusterId, FlavorName, PoolId, QueueId, WorkloadId
+from controlplane.core.owned import Counted
 
 
 class Side(StrEnum):
@@ -110,6 +111,17 @@ class Usage:
     started_at: datetime
     ended_at: datetime
     device_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToldOwned:
+    """Units of one Flavor that one Cluster is said to own now, and what counted of it when it was last looked at."""
+
+    cluster: ClusterId
+    pool: PoolId
+    flavor: FlavorName
+    told: int
+    counted: Counted | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ class Table(StrEnum):
     EXCLUSIONS = "exclusions"
     USAGE_ELSEWHERE = "usage_elsewhere"
     OWNED_ELSEWHERE = "owned_elsewhere"
+    OWNED_COUNTED = "owned_counted"
     SPENT = "spent"
     RUNNING_ELSEWHERE = "running_elsewhere"
     STANDINGS = "standings"

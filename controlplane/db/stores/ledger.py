@@ -18,13 +18,16 @@ from controlplane.core.facts.ledger import (
     LedgerAccount,
     OpenTransfer,
     Proof,
+    ToldOwned,
     TransferDraft,
     TransferKind,
     TransferLeg,
     Usage,
 )
-from controlplane.core.ids import AttemptNumber, FlavorName, QueueId, WorkloadId
+from controlplane.core.ids import AttemptNumber, ClusterId, FlavorName, PoolId, QueueId, WorkloadId
+from controlplane.core.owned import Counted
 from controlplane.core.tenancy import Queue, Quota
+from controlplane.db import owned_sql
 from controlplane.db.arrays import plain, sparse, texts
 from controlplane.db.stores import ledger_sql as sql
 
@@ -120,8 +123,29 @@ class LedgerStore:
         ]
 
     def owned(self) -> Mapping[FlavorName, int]:
-        """What all accepted clusters own, by Flavor."""
-        return {FlavorName(row.flavor): int(row.owned) for row in self._session.execute(sql.OWNED)}
+        """What counts of what all accepted clusters own, by Flavor."""
+        return {FlavorName(row.flavor): int(row.owned) for row in self._session.execute(owned_sql.OWNED)}
+
+    def told_owned(self) -> Sequence[ToldOwned]:
+        """What accepted clusters are said to own, and what counted of it so far."""
+        return [
+            ToldOwned(
+                ClusterId(row.cluster_id), PoolId(row.pool_id), FlavorName(row.flavor), int(row.told),
+                None if row.units is None else Counted(row.units, row.peak, row.since),
+            )
+            for row in self._session.execute(owned_sql.TOLD)
+        ]  # fmt: skip
+
+    def count_owned(self, counted: Mapping[tuple[ClusterId, FlavorName], Counted]) -> None:
+        """Write what counts from now on."""
+        listed = sorted(counted.items())
+        if listed:
+            columns = {
+                "clusters": [cluster for (cluster, _), _ in listed], "flavors": [flavor for (_, flavor), _ in listed],
+                "units": [each.units for _, each in listed], "peaks": [each.peak for _, each in listed],
+                "sinces": [each.since for _, each in listed],
+            }  # fmt: skip
+            self._session.execute(owned_sql.PUT, columns)
 
     def leaf_usage(self) -> Mapping[AccountKey, int]:
         """Units of held reservations by account."""

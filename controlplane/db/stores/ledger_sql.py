@@ -154,13 +154,6 @@ QUOTAS = text("""
 SELECT queue_id, flavor, nominal, borrow_limit, lend_limit FROM quota WHERE is_listed ORDER BY queue_id, flavor
 """)
 
-OWNED = text("""
-SELECT f.flavor, sum(f.owned) AS owned
-FROM node_flavor f JOIN node n ON n.id = f.node_id JOIN cluster c ON c.id = n.cluster_id
-WHERE c.accepted_at IS NOT NULL AND c.removed_at IS NULL AND n.removed_at IS NULL
-GROUP BY f.flavor
-""")
-
 LEAF_USAGE = text("""
 SELECT queue_id, flavor, sum(amount) AS amount FROM reservation WHERE state = 'held' GROUP BY queue_id, flavor
 """)

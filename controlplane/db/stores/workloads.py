@@ -74,10 +74,14 @@ _SITE = text("""
     WHERE queue.path = :path AND queue.deleted_at IS NULL FOR SHARE OF queue""")
 
 _OWNED = text("""
-    SELECT node_flavor.flavor, cluster.name, sum(node_flavor.owned) AS owned
-    FROM node_flavor JOIN node ON node.id = node_flavor.node_id JOIN cluster ON cluster.id = node_flavor.cluster_id
-    WHERE node.removed_at IS NULL AND cluster.removed_at IS NULL AND cluster.state NOT IN ('created', 'removed')
-    GROUP BY node_flavor.flavor, cluster.name HAVING sum(node_flavor.owned) > 0""")
+    SELECT flavor, cluster.name, greatest(coalesce(told.units, 0), coalesce(kept.units, 0)) AS owned
+    FROM (
+        SELECT node_flavor.cluster_id, node_flavor.flavor, sum(node_flavor.owned) AS units
+        FROM node_flavor JOIN node ON node.id = node_flavor.node_id WHERE node.removed_at IS NULL
+        GROUP BY node_flavor.cluster_id, node_flavor.flavor
+    ) AS told FULL JOIN cluster_owned AS kept USING (cluster_id, flavor) JOIN cluster ON cluster.id = cluster_id
+    WHERE cluster.removed_at IS NULL AND cluster.state NOT IN ('created', 'removed')
+        AND greatest(coalesce(told.units, 0), coalesce(kept.units, 0)) > 0""")
 
 _WIDEST = text("""
     SELECT node_flavor.flavor, max(node_flavor.owned) AS widest

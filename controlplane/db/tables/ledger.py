@@ -37,6 +37,18 @@ class Account(Base):
     posted: Mapped[int] = mapped_column(server_default="0")
 
 
+class ClusterOwned(Base):
+    """Units of one Flavor in one Cluster that count for quota; where fewer are told, they fall from `peak`."""
+
+    __tablename__ = "cluster_owned"
+    __table_args__ = (CheckConstraint("units BETWEEN 0 AND peak", name="units_range"),)
+    cluster_id: Mapped[int] = mapped_column(ForeignKey("cluster.id"), primary_key=True)
+    flavor: Mapped[str] = mapped_column(primary_key=True)
+    units: Mapped[Big]
+    peak: Mapped[Big]
+    since: Mapped[Moment | None]
+
+
 class Transfer(Base):
     """One append-only change: place opens a pending one; post, void or expire resolves it; reverse ends a posted."""
 

@@ -13,11 +13,13 @@ from controlplane.core.facts.ledger import (
     LedgerAccount,
     OpenTransfer,
     Proof,
+    ToldOwned,
     TransferDraft,
     TransferLeg,
     Usage,
 )
-from controlplane.core.ids import FlavorName
+from controlplane.core.ids import ClusterId, FlavorName
+from controlplane.core.owned import Counted
 from controlplane.core.tenancy import Queue
 
 
@@ -58,7 +60,13 @@ class LedgerStore(Protocol):
         """Every live Queue with its listed Quotas, by path."""
 
     def owned(self) -> Mapping[FlavorName, int]:
-        """What all accepted clusters own, by Flavor; silence of a cluster changes nothing."""
+        """What counts of what all accepted clusters own, by Flavor; silence of a cluster changes nothing."""
+
+    def told_owned(self) -> Sequence[ToldOwned]:
+        """What accepted clusters are said to own, by Cluster and Flavor, and what counted of it so far."""
+
+    def count_owned(self, counted: Mapping[tuple[ClusterId, FlavorName], Counted]) -> None:
+        """Write what counts from now on."""
 
     def leaf_usage(self) -> Mapping[AccountKey, int]:
         """Units of held reservations by (Queue that they charge, Flavor)."""
