@@ -1,12 +1,16 @@
 """Laws of fair shares: an oracle that knows nothing of the quota tree agrees, and what is shared out can be used."""
 
 import math
+from collections import Counter
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.builders.core import H100
+from controlplane.core.fairshare import Contest
+from controlplane.core.ids import QueueId
+from tests.builders.core import H100, a_workload
 from tests.laws.worlds import LAW
 from tests.support.fair_shares import RandomTree
 
@@ -61,6 +65,29 @@ def test_a_queue_has_its_own_or_what_it_wants_whatever_others_want(world: Random
         account = tree.account(world.queues[path].id, H100)
         most = account.s if account.b is None else account.s + account.b
         assert shares[path] >= min(units, account.s, most)
+
+
+@LAW
+@given(trees)
+def test_turns_of_single_devices_end_where_fair_shares_say(world: RandomTree) -> None:
+    """The tournament knows nothing of shares: it gives device by device, and each leaf ends within two of its share."""
+    leaves = [path for path in world.queues if not _below(world, path)]
+    world.demand = {path: units for path, units in world.demand.items() if path in leaves}
+    jobs = [
+        a_workload(f"{path}-{number}").in_queue(path).asking(1, 1).build(world.queues[path].id)
+        for path, units in world.demand.items()
+        for number in range(units)
+    ]
+    tree, used = world.tree(), Counter[QueueId]()
+    contest = Contest(tree, jobs)
+    while (workload := contest.next()) is not None:
+        if tree.available(workload.queue, H100) > 0:
+            tree.charge(workload.queue, H100, 1)
+            used[workload.queue] += 1
+    shares = world.shares()
+    assert {path: used[world.queues[path].id] for path in leaves} == {
+        path: pytest.approx(shares[path], abs=1.99) for path in leaves
+    }
 
 
 def _own_shares(world: RandomTree) -> dict[str, Fraction]:
