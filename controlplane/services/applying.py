@@ -92,7 +92,7 @@ def apply(
     _carry_out(uow, caller, edits, stored, dry_run=how.dry_run, writes=not how.dry_run or len(ordered) > len(documents))
     stand = stored if how.dry_run else _stored(uow, {each.kind for each in edits if each.is_change}, stored)
     applied = [each.applied(stand.get(each.kind, {}).get(each.name)) for each in edits]
-    would_be.edits = [each for each in edits if each.is_change]
+    would_be.edits, would_be.work = [each for each in edits if each.is_change], []  # also where it is tried again
     would_be.queues = _queues_after(would_be.edits, stored)
     recent = RecentWorld()  # of this transaction: read once for all of its Workloads
     for document, manifest in [(one.document, one.manifest) for one in ordered]:
