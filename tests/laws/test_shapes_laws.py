@@ -172,6 +172,22 @@ def test_the_plan_of_any_shape_is_one_plan_and_who_waits_is_told_why(
 @each_strategy
 @LAW
 @given(data=st.data())
+def test_counters_of_slices_that_are_kept_warm_plan_as_new_ones_do(strategy: StrategyName, data: st.DataObject) -> None:
+    world = data.draw(shaped_worlds(strategy))
+    snapshot = world.build()
+    index = FleetIndex(snapshot.clusters, snapshot.nodes)
+    plan_cycle(snapshot, Policy(), NOW, index)
+    for node in data.draw(st.lists(st.sampled_from(list(world.nodes.values())), min_size=1, max_size=3)):
+        held = {flavor: data.draw(st.integers(0, units)) for flavor, units in node.usable.items()}
+        world.change_node(node.name, held=held, is_schedulable=data.draw(st.booleans()))
+    changed = world.build()
+    warm = index.refreshed(changed.clusters, changed.nodes)
+    assert plan_hash(plan_cycle(changed, Policy(), NOW, warm)) == plan_hash(plan_cycle(changed, Policy(), NOW))
+
+
+@each_strategy
+@LAW
+@given(data=st.data())
 def test_one_pod_set_alone_starts_with_the_most_pods_that_counting_finds(
     strategy: StrategyName, data: st.DataObject
 ) -> None:
