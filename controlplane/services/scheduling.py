@@ -31,6 +31,7 @@ from controlplane.services.ports.unit_of_work import UnitOfWork, UnitOfWorkFacto
 from controlplane.services.warm import WarmWorld
 
 LOOK_AGAIN_SECONDS = 30
+NEXT_TURN_SECONDS = 1
 
 
 class Step(StrEnum):
@@ -281,6 +282,8 @@ def next_moment(snapshot: Snapshot, plan: Plan, now: datetime) -> datetime | Non
     Time alone ends a back-off, an earmark, an exclusion or a budget's period; and what another Pool gives back to a
     shared account wakes that Pool's planner only, so whoever waits is looked at again after a while in any case.
     """
+    if plan.left_over:  # at once, as long as something is decided; in turns, where all that is left may not start
+        return now if plan.decisions else now + timedelta(seconds=NEXT_TURN_SECONDS)
     if not plan.reasons:
         return None
     latest = now + timedelta(seconds=LOOK_AGAIN_SECONDS)

@@ -206,3 +206,16 @@ def test_two_threads_admit_all_that_there_is_room_for(plane: Plane) -> None:
     assert [plane.state(gang) for gang in gangs] == ["reserved"] * 6
     assert steps.count(Step.AGAIN) >= 2
     every_cycle_is_the_same_again(plane)
+
+
+def test_what_a_cycle_did_not_reach_is_planned_at_once(plane: Plane) -> None:
+    plane.cluster("eu", nodes=8)
+    team = plane.queue("team", nominal=64)
+    plane.do("INSERT INTO policy (pool_id, version, spec, created_at, created_by)"
+             " VALUES (:pool, 2, CAST('{\"admissions_max\": 2}' AS jsonb), now(), 'ann')", pool=plane.pool)  # fmt: skip
+    plane.do("UPDATE pool SET policy_version = 2")
+    gangs = [plane.workload(f"gang-{number}", team, pods=1) for number in range(5)]
+    overlap = Overlap(plane.planner())
+    overlap.run(20, lambda _: True)
+    overlap.close()
+    assert [plane.state(gang) for gang in gangs] == ["reserved"] * 5
