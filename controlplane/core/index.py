@@ -243,7 +243,7 @@ class FleetIndex:
         for flavor, amount in node.owned.items():
             owned[flavor] = owned.get(flavor, 0) + sign * amount
 
-    def _allowed(self, size: PodSize) -> Collection[int] | None:
+    def _allowed(self, size: PodSize) -> set[int] | None:
         return self._rules.of(size.rules, asks_devices=size.devices > 0)
 
     def _counted_as(self, size: PodSize) -> PodSize:
@@ -256,7 +256,7 @@ class FleetIndex:
             self._is_plain[size.rules, size.flavor] = is_plain
         return size._replace(rules=None) if is_plain else size
 
-    def _allowed_of(self, size: PodSize, allowed: Collection[int] | None) -> set[int]:
+    def _allowed_of(self, size: PodSize, allowed: set[int] | None) -> set[int]:
         """Those of the allowed nodes that have the size's Flavor."""
         nodes: Collection[int] = self.free.get(size.flavor, ()) if size.devices else range(len(self.tree.nodes))
         return set(nodes) if allowed is None else {index for index in nodes if index in allowed}
@@ -321,7 +321,7 @@ class FleetIndex:
             nodes = touched.get(size_class.size.flavor, _NO_NODES) if size_class.size.devices else podded
             if crowded or (needing and size_class.has_needs):
                 nodes = nodes | crowded | (needing if size_class.has_needs else _NO_NODES)
-            if nodes:
+            if nodes and not (size_class.allowed is not None and size_class.allowed.isdisjoint(nodes)):
                 size_class.update(self._counts(size_class, nodes))
 
     def _take_units(self, node: int, flavor: FlavorName, amount: int) -> None:

@@ -46,7 +46,7 @@ class Eligibility:
             if node.taints:
                 self._tainted.setdefault(node.taints, set()).add(index)
 
-    def of(self, rules: NodeRules | None, *, asks_devices: bool) -> Collection[int] | None:
+    def of(self, rules: NodeRules | None, *, asks_devices: bool) -> set[int] | None:
         """The nodes that these rules allow; None where that is every one."""
         if rules is None and not self._tainted:
             return None

@@ -4,7 +4,7 @@ The tightest domain that holds n pods is two shifts away, and a change of one no
 on nodes is `index`'s to know.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from controlplane.core.demand import NodeRules, PodNeeds
@@ -90,7 +90,7 @@ class SizeClass:
 
     __slots__ = ("_tree", "allowed", "at", "count", "followers", "has_needs", "is_special", "is_used", "mask", "size")
 
-    def __init__(self, size: PodSize, tree: TopologyTree, allowed: Collection[int] | None = None) -> None:
+    def __init__(self, size: PodSize, tree: TopologyTree, allowed: set[int] | None = None) -> None:
         self.size = size
         self.allowed = allowed  # the nodes that its rules let it on; None: every one
         self.has_needs = any(size[2:7])
