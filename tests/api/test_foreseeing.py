@@ -8,6 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
+from controlplane.core.facts.tenancy import Binding, Principal, Role
+from controlplane.services.applying import How, Sent, WouldBe, apply
+from controlplane.services.authz import Caller
+from controlplane.services.documents import document_from
+from controlplane.services.ports.unit_of_work import rehearse
 from tests.api.bodies import QUEUES, YAML, workload
 from tests.services.planes import Plane
 from tests.support.api import Api, serving, settings_for
@@ -134,3 +139,14 @@ def test_a_plan_without_a_dry_run_means_nothing(api: Api) -> None:
     assert (answer.status_code, answer.json()["type"]) == (400, "/problems/invalid-filter")
     plain = api.client().post("/api/v1/apply?dryRun=true", json=[workload("late")]).json()
     assert "plan" not in plain
+
+
+def test_a_rehearsal_that_is_tried_again_foresees_each_work_once(api: Api) -> None:
+    admin = Caller(Principal(0, "person", "ada", (Binding(Role.PLATFORM_ADMIN),)))
+    sent, would_be, container = [Sent(*document_from(workload("late")))], WouldBe(), api.container
+    for _ in range(2):
+        rehearse(
+            container.uow_factory,
+            lambda uow: apply(uow, admin, sent, container.new_id, How(dry_run=True), would_be),
+        )
+    assert [document.metadata.name for document, _ in would_be.work] == ["late"]
