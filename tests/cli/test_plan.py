@@ -138,3 +138,21 @@ def test_the_readme_shows_what_is_printed_when_its_example_is_typed(lonely: Must
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     assert done.stdout.partition("\nShares\n")[0] == shown
+
+
+def test_who_has_to_leave_for_whom_and_what_is_kept_is_said(lonely: Muster) -> None:
+    text = WORLD.read_text(encoding="utf-8").replace(
+        "replicas: 2, devices: 8, flavors", "replicas: 4, devices: 8, flavors", 1
+    )
+    text = text.replace("{north-0: 1, north-1: 1}", "{north-0: 1, north-1: 1, north-2: 1, north-3: 1}")
+    lines = lonely.fine("plan -f -", stdin=text).splitlines()
+    assert lines[0] == "Pool default at 2026-03-01 12:00:00 UTC: 1 start, 1 leave, 2 wait"
+    leaves = lines[lines.index("Has to leave") + 1]
+    assert leaves.startswith("  transcribe of lab/speech, attempt 1, for train of lab/vision: Its borrowed 32")
+    kept = lines[lines.index("Is kept") + 1]
+    assert kept == "  16 nvidia-h100-80gb in north for train of lab/vision until 2026-03-01 12:10:00"
+    waits = lines[lines.index("Waits") + 1 :]
+    assert waits[:2] == [
+        "  train of lab/vision, priority 1000",
+        "    16 nvidia-h100-80gb in north are being given back for this workload. [waits-for-reclaim]",
+    ]
