@@ -49,6 +49,7 @@ class Share:
     __hash__ = None  # type: ignore[assignment]  # compared, never kept in a set
 
 
+_NOTHING = Share(0, 1, 1)
 Standing = tuple[bool, bool, bool, Share, int, datetime, WorkloadId]
 
 
@@ -59,11 +60,12 @@ def _nobody_is_over(_queue: QueueId) -> bool:
 class _Seat:
     """One Queue with something waiting below it, and who speaks for it."""
 
-    __slots__ = ("asks", "heap", "line", "parent", "queue", "turn", "workload")
+    __slots__ = ("asks", "depth", "heap", "line", "parent", "queue", "turn", "workload")
 
     def __init__(self, queue: QueueId, parent: "_Seat | None", line: Line) -> None:
         self.queue = queue
         self.parent = parent
+        self.depth: int = 0 if parent is None else parent.depth + 1
         self.line = line  # its own
         self.heap: list[tuple[Standing, int, _Seat]] = []  # its children; entries of old turns are skipped
         self.workload: Workload | None = None
@@ -95,9 +97,7 @@ class Contest:
         self._last: _Seat | None = None
         for workload in waiting:
             self._seat(workload.queue).line.add(workload, is_late=self._is_late(workload))
-        depth = {queue: len(tree.path(queue)) for queue in self._seats}
-        for queue in sorted(self._seats, key=lambda queue: (-depth[queue], queue)):
-            seat = self._seats[queue]
+        for seat in sorted(self._seats.values(), key=lambda seat: (-seat.depth, seat.queue)):
             seat.line.close()
             self._stand(seat)
 
@@ -160,7 +160,7 @@ class Contest:
 
     def _standing(self, seat: _Seat) -> Standing:
         assert seat.workload is not None
-        borrows, share = False, Share(0, 1, 1)
+        borrows, share = False, _NOTHING
         if seat.parent is not None:
             borrows, share = self._borrowing(seat, seat.parent.queue)
         late, over, workload = self._is_late(seat.workload), self._is_over(seat.queue), seat.workload
@@ -168,21 +168,22 @@ class Contest:
 
     def _borrowing(self, seat: _Seat, parent: QueueId) -> tuple[bool, Share]:
         """Whether it would borrow a Flavor it asks for, and its dominant share over all Flavors, once admitted."""
-        if self._memory is None:
-            weight = self._tree.queues[seat.queue].weight * WHOLE
-        else:
-            weight = self._memory.weight(seat.queue)
         asked = dict(seat.asks)
-        borrows, worst = False, Share(0, 1, 1)
+        borrows, worst, weight = False, _NOTHING, None
         for flavor in asked:
             self._tree.account(seat.queue, flavor)
         for flavor, account in self._tree.accounts_of(seat.queue).items():
             over = account.u + asked.get(flavor, 0) - account.s
             if over > 0:
                 borrows = borrows or flavor in asked
+                weight = self._weight(seat.queue) if weight is None else weight
                 share = Share(over, self._tree.potential(parent, flavor), weight)
                 worst = max(worst, share)
         return borrows, worst
+
+    def _weight(self, queue: QueueId) -> int:
+        """In millionths of a whole one."""
+        return self._tree.queues[queue].weight * WHOLE if self._memory is None else self._memory.weight(queue)
 
 
 def _best(heap: list[tuple[Standing, int, _Seat]]) -> _Seat | None:
