@@ -8,7 +8,6 @@ retries by itself: what its controller makes anew is gated again, and the agent 
 import copy
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 
 from agents import memory
@@ -19,6 +18,7 @@ from agents.facts import (
     Json,
     effective_requests,
 )
+from controlplane.contract.agent import names
 from controlplane.contract.agent.attempts import (
     ANNOTATION_DIRECTIVE,
     ANNOTATION_GENERATION,
@@ -39,7 +39,6 @@ PRIORITY_CLASS = "muster-workload"
 MASTER_PORT = 29500
 LAST_LINES = "FallbackToLogsOnError"  # the kubelet keeps the last lines of a program that failed, and we tell them
 BACKOFF_LIMIT = 2**31 - 1  # out of the way: who retries is the plane's decision
-NAME_MAX = 52  # leaves room for "-<index>" in a pod's host name of 63
 UNDISTURBED = {
     "karpenter.sh/do-not-disrupt": "true",
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
@@ -48,23 +47,7 @@ KEPT_JOB_FIELDS = ("activeDeadlineSeconds",)
 DROPPED_POD_FIELDS = ("nodeName", "priority", "preemptionPolicy", "hostname", "subdomain")
 COUNTED_BY_RANK = ("MUSTER_RANK", "RANK", "JAX_PROCESS_ID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 COUNTED_BY_WORLD = ("MUSTER_WORLD_SIZE", "WORLD_SIZE", "JAX_NUM_PROCESSES", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
-NOT_DNS = re.compile(r"[^a-z0-9-]+")
-
-
-def base_name(body: ApplyBody, workload: str, attempt: int) -> str:
-    """Of the Service, and the stem of every other name: short, readable, and one try's own."""
-    return _short(body.name, f"{_tail(workload)}-{attempt}")
-
-
-def job_name(body: ApplyBody, workload: str, attempt: int, pod_set: str) -> str:
-    if len(body.pod_sets) == 1:
-        return base_name(body, workload, attempt)
-    return _short(f"{body.name[:30]}-{pod_set}", f"{_tail(workload)}-{attempt}")
-
-
-def pod_name(body: ApplyBody, workload: str, attempt: int, pod_set: str, index: int) -> str:
-    """Of a plain pod, and the host name of any: an Indexed Job gives its pods the same."""
-    return f"{job_name(body, workload, attempt, pod_set)}-{index}"
+base_name, job_name, pod_name = names.base_name, names.job_name, names.pod_name
 
 
 def service(directive: Directive) -> Json:
@@ -245,17 +228,6 @@ def _sign(manifest: Json) -> None:
 def _body(directive: Directive) -> ApplyBody:
     assert directive.apply is not None, "only an apply directive makes objects"
     return directive.apply
-
-
-def _short(stem: str, tail: str) -> str:
-    """A DNS label: `stem` in its letters, cut so that `tail` always survives."""
-    letters = NOT_DNS.sub("-", stem.lower()).strip("-")[: NAME_MAX - len(tail) - 1].strip("-")
-    return f"{letters}-{tail}" if letters and letters[0].isalpha() else f"w{letters}-{tail}"
-
-
-def _tail(workload: str) -> str:
-    """Five signs of the uid's end: its start is time, and the same for all of one minute."""
-    return NOT_DNS.sub("", workload.lower())[-5:].strip("-")
 
 
 def _mapping(value: object) -> Json:

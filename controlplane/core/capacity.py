@@ -29,6 +29,7 @@ class Cluster:
     drain: str = ""
     is_banned: bool = False
     network_domain: str = ""  # clusters of one domain reach each other's pods; "": nobody's
+    member_address: str = ""  # how other clusters call a pod of it, with {host}, {service} and {namespace} in it
     facts: frozenset[str] = frozenset()  # what `requires` asks for, as in "storage/fast-nvme"
 
 

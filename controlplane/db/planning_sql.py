@@ -25,6 +25,7 @@ POLICY = _text("""
 CLUSTERS = _text(f"""
     SELECT id, pool_id, name, state, levels, labels, namespaces, inventory_at, removed_at, cordon_reason, cordon_until,
            drain_reason, {AGENT_BANNED} AS agent_banned, coalesce(spec ->> 'networkDomain', '') AS network_domain,
+           coalesce(spec ->> 'memberAddress', '') AS member_address,
            spec -> 'facts' AS facts
     FROM cluster
     WHERE changed_xid >= {_SINCE} AND (:since > 0 OR (pool_id = :pool AND removed_at IS NULL))

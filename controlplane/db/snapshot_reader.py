@@ -135,6 +135,7 @@ def _cluster(row: SqlRow) -> Cluster:
         drain=row.drain_reason,
         is_banned=row.agent_banned,
         network_domain=row.network_domain,
+        member_address=row.member_address,
         facts=frozenset(_facts(row.facts)),
     )
 

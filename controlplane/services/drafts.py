@@ -94,18 +94,22 @@ def _draft(cycle: Cycle, admit: Admit, fresh: Fresh, known: _Known) -> AttemptDr
         manifest=stored.manifest,
         on_cluster_loss=stored.on_cluster_loss,
     )
+    bodies = {
+        placement.cluster: wire.apply_body(
+            told, _pins(pods, placement.cluster, fresh, known.resources), known.budgets.get(placement.cluster)
+        )
+        for placement in admit.placements
+    }
+    if len(bodies) > 1:
+        clusters = cycle.snapshot.clusters
+        wire.tell_of_rank_zero(told.key, bodies, {at: clusters[at].member_address for at in bodies if at in clusters})
     return AttemptDraft(
         workload=admit.workload,
         attempt=admit.attempt,
         queue=admit.queue,
         charges=admit.charges,
         pods=pods,
-        bodies={
-            placement.cluster: wire.apply_body(
-                told, _pins(pods, placement.cluster, fresh, known.resources), known.budgets.get(placement.cluster)
-            )
-            for placement in admit.placements
-        },
+        bodies=bodies,
     )
 
 

@@ -9,11 +9,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, cast
 
+from controlplane.contract.agent import names
 from controlplane.contract.agent.attempts import ApplyBody, Budgets, Directive, Rejection
 from controlplane.contract.agent.inventory import DeviceReport, DiscrepancyReport, NodeReport, node_digest
 from controlplane.core.facts.attempts import PodPin, WorkloadOrder
 from controlplane.core.facts.fleet import Card, Document, FlavorCount, NodeWrite, NumberedDirective, ToldResource
-from controlplane.core.ids import FlavorName
+from controlplane.core.facts.ledger import AttemptKey
+from controlplane.core.ids import ClusterId, FlavorName
 from controlplane.core.reasons import Reason, ReasonCode, reason
 
 _JOB_FIELDS_KEPT = frozenset({"activeDeadlineSeconds", "podFailurePolicy"})
@@ -21,7 +23,7 @@ _YEAR = timedelta(days=365)
 _ILL = frozenset({"unhealthy", "lost"})
 
 
-def apply_body(order: WorkloadOrder, pins: Sequence[PodPin], budgets: Document | None = None) -> Document:
+def apply_body(order: WorkloadOrder, pins: Sequence[PodPin], budgets: Document | None = None) -> dict[str, Any]:
     """The body of an apply directive: one cluster's part of an Attempt, `pins` being its pods in order of rank.
 
     Each PodSet is as large as the number of its pins here, while `world_size` counts the whole Attempt. The part of a
@@ -55,6 +57,27 @@ def apply_body(order: WorkloadOrder, pins: Sequence[PodPin], budgets: Document |
     # Plain values, since a cycle writes thousands of pins; what an agent would refuse is refused here all the same.
     ApplyBody.model_validate(body)
     return body
+
+
+def tell_of_rank_zero(
+    key: AttemptKey, bodies: Mapping[ClusterId, dict[str, Any]], addresses: Mapping[ClusterId, str]
+) -> None:
+    """Tell the parts of a divided gang where rank 0 is, if its cluster says how its pods are called from others."""
+    for cluster, body in bodies.items():
+        first = next((pin for pin in body["pins"] if pin["rank"] == 0), None)
+        if first is None or not addresses.get(cluster):
+            continue
+        made = ApplyBody.model_validate(body)
+        address = addresses[cluster]
+        for part, name in (
+            ("{host}", names.pod_name(made, key.workload, key.attempt, first["pod_set"], first["index"])),
+            ("{service}", names.base_name(made, key.workload, key.attempt)),
+            ("{namespace}", made.namespace),
+        ):
+            address = address.replace(part, name)
+        for other in bodies:
+            if other != cluster:
+                bodies[other]["environment"]["MUSTER_MASTER_ADDR"] = address
 
 
 def budgets_of(stated: Document) -> Budgets:

@@ -74,6 +74,7 @@ def _cluster(
         cordon=spec.cordon,
         drain=spec.drain,
         network_domain=spec.network_domain or "",
+        member_address=spec.member_address or "",
         facts=frozenset(spec.facts.named()),
     )
 

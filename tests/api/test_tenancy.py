@@ -146,6 +146,28 @@ def test_pools_policies_clusters_and_work_are_applied_together(tree: httpx.Clien
     assert spec["budgets"] == {"prepareSeconds": 120, "bindSeconds": 600, "pullSeconds": 7_200, "readySeconds": 600}
 
 
+@pytest.mark.parametrize(
+    "address", ["east.example", "{host}", "{pod}.east.example", "{host}.east..example", "{host}/x"]
+)
+def test_how_members_are_called_is_a_name_with_the_host_in_front(still: httpx.Client, address: str) -> None:
+    document = {
+        "apiVersion": "muster.dev/v1", "kind": "Cluster", "metadata": {"name": "eu-west"},
+        "spec": {"memberAddress": address},
+    }  # fmt: skip
+    assert applied(still, document).status_code == 422
+
+
+def test_what_a_cluster_has_and_how_it_is_reached_is_kept_as_it_was_applied(tree: httpx.Client) -> None:
+    said = {
+        "networkDomain": "wan", "facts": {"storage": ["nvme"], "data": ["s3://corpus/v7"]},
+        "memberAddress": "{host}.{service}.{namespace}.svc.eu.example",
+    }  # fmt: skip
+    document = {"apiVersion": "muster.dev/v1", "kind": "Cluster", "metadata": {"name": "eu-west"}, "spec": said}
+    assert applied(tree, document).status_code == 200
+    spec = tree.get("/api/v1/clusters/eu-west").json()["spec"]
+    assert {name: spec[name] for name in said} == said
+
+
 @pytest.mark.parametrize("seconds", [0, "60", 86_401])
 def test_a_budget_is_at_least_a_second_and_at_most_a_day(still: httpx.Client, seconds: object) -> None:
     spec = {"budgets": {"bindSeconds": seconds}}

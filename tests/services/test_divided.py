@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from agents.kube import manifests
 from controlplane.contract.agent.attempts import ApplyBody
 from controlplane.contract.rest.workloads import WorkloadDocument
 from controlplane.core.facts.queries import Scope, WorkloadFilter
@@ -55,6 +56,25 @@ def told(agents: list[Agent]) -> list[tuple[str, ApplyBody]]:
         assert body is not None
         found.append((agent.only(), body))
     return found
+
+
+def test_the_parts_without_rank_zero_are_told_where_it_is_if_its_cluster_says_how(
+    plane: Plane, agents: list[Agent]
+) -> None:
+    said = {"networkDomain": "wan", "memberAddress": "{host}.{service}.{namespace}.svc.east.example"}
+    plane.do("UPDATE cluster SET spec = CAST(:spec AS jsonb) WHERE name = 'east'", spec=json.dumps(said))
+    submitted(plane, gang())
+    first, second = told(agents)
+    inside = manifests.master_address(agents[0].wanted[first[0]])
+    assert second[1].environment["MUSTER_MASTER_ADDR"] == f"{inside}.east.example", "its own name there, and the zone"
+    assert manifests.master_address(agents[1].wanted[second[0]]) == f"{inside}.east.example"
+    assert "MUSTER_MASTER_ADDR" not in first[1].environment
+
+
+def test_a_cluster_that_says_nothing_gives_others_no_address(plane: Plane, agents: list[Agent]) -> None:
+    submitted(plane, gang())
+    (_, (name, _)) = told(agents)
+    assert manifests.master_address(agents[1].wanted[name]) == ""
 
 
 def attempt_state(plane: Plane) -> tuple[str, str | None]:

@@ -50,6 +50,7 @@ _CLUSTER: Words = {
     "budgets": "How long each stage of a start may take here.",
     "topologyKeys": "The node label of each topology level, by level.",
     "networkDomain": "Clusters of one domain reach each other's pods.",
+    "memberAddress": "How they call a pod of this one, as in {host}.{service}.{namespace}.svc.east.example.",
     "facts": "What is there that workloads may require.",
     "nodes": "Its machines, in groups of equal ones; read by worlds and simulated clusters, never stored.",
 }

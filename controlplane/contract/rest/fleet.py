@@ -80,6 +80,10 @@ class ClusterBudgets(RestModel):
     ready_seconds: Budget = _USUAL.ready_seconds
 
 
+_LABEL = r"(?:\{(?:service|namespace)\}|[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)"
+_MEMBER_ADDRESS = rf"^\{{host\}}(?:\.{_LABEL})+$"
+
+
 class ClusterFacts(RestModel):
     """What Workloads may require of a cluster: classes of storage that it has, and data that is near."""
 
@@ -94,7 +98,8 @@ class ClusterFacts(RestModel):
 class ClusterSpec(RestModel):
     """One Kubernetes cluster. `nodes` only in worlds and simulated clusters.
 
-    Pods of clusters with the same `networkDomain` reach each other, so a gang may be divided over these.
+    Pods of clusters with the same `networkDomain` reach each other, so a gang may be divided over these. How a pod of
+    this one is called from there is its `memberAddress`, as in `{host}.{service}.{namespace}.svc.east.example`.
     """
 
     pool: Name = "default"
@@ -103,6 +108,7 @@ class ClusterSpec(RestModel):
     budgets: ClusterBudgets = ClusterBudgets()
     topology_keys: dict[Name, Annotated[str, Field(max_length=316)]] = Field(default_factory=dict, max_length=8)
     network_domain: Name | None = None
+    member_address: Annotated[str, Field(max_length=253, pattern=_MEMBER_ADDRESS)] | None = None
     facts: ClusterFacts = ClusterFacts()
     nodes: list[WorldNodes] | None = None
 

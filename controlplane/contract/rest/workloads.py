@@ -127,7 +127,8 @@ class Requires(RestModel):
 class ClusterChoice(RestModel):
     """Which clusters may take it, and over how many of one network domain it may be divided.
 
-    Divided are whole PodSets, and PodSets in slices between these. Rank 0 is found by name in its own cluster only.
+    Divided are whole PodSets, and PodSets in slices between these. Other clusters find rank 0 by the `memberAddress` of
+    its Cluster.
     """
 
     max: Annotated[int, Field(strict=True, ge=1, le=CLUSTERS_MAX)] = 1
