@@ -45,9 +45,14 @@ def queue_of(number: QueueId, parent: QueueId | None, path: str, spec: QueueSpec
             for each in sorted(spec.quotas, key=lambda quota: quota.flavor)
         ),
         namespace=spec.namespace or namespace,
-        budgets=tuple(Budget(each.flavor, each.device_hours, Period(each.per), each.hard) for each in spec.budgets),
+        budgets=budgets_of(spec),
         most_running=spec.most_running,
     )
+
+
+def budgets_of(spec: QueueSpec) -> tuple[Budget, ...]:
+    """A Queue's budgets, in the order of its document."""
+    return tuple(Budget(each.flavor, each.device_hours, Period(each.per), each.hard) for each in spec.budgets)
 
 
 def policy_of(version: int, spec: PolicySpec) -> Policy:

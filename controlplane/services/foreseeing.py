@@ -1,11 +1,10 @@
 """Who would start, wait or have to leave, were these documents applied now: two plans of each Pool, one without them.
 
 Planned on the live Snapshot in which Queues, Policy, Clusters' labels and new Workloads are replaced by what they would
-be; a budget that is new counts from nothing. Nothing is written. Names of work that the caller does not see are left
-out, as from every Reason.
+be. Nothing is written. Names of work that the caller does not see are left out, as from every Reason.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -21,10 +20,10 @@ from controlplane.core.plan import Admit, Plan, Reclaim
 from controlplane.core.policy import Policy
 from controlplane.core.reasons import Reason, told_within
 from controlplane.core.snapshot import Snapshot
-from controlplane.core.tenancy import Queue
+from controlplane.core.tenancy import Budget, Queue, Spent
 from controlplane.services import authz
 from controlplane.services.applying import WouldBe
-from controlplane.services.core_values import Asked, policy_of, queue_of, workload_of
+from controlplane.services.core_values import Asked, budgets_of, policy_of, queue_of, workload_of
 from controlplane.services.forms import Form
 from controlplane.services.live_worlds import LiveWorlds
 from controlplane.services.plan_told import reason_view
@@ -40,7 +39,8 @@ def foresee(
     """One plan for each Pool that these documents could change; Pools of which nothing is stored yet have none."""
     with factory() as uow:
         pools = [pool for pool in uow.tenancy.pools() if _touches(would_be, pool)]
-    return [_foreseen(worlds, pool, principal, would_be) for pool in sorted(pools, key=lambda pool: pool.name)]
+        spent = uow.ledger.spent(_budgets(would_be))
+    return [_foreseen(worlds, pool, principal, would_be, spent) for pool in sorted(pools, key=lambda pool: pool.name)]
 
 
 def _touches(would_be: WouldBe, pool: PoolFact) -> bool:
@@ -50,10 +50,24 @@ def _touches(would_be: WouldBe, pool: PoolFact) -> bool:
     return pool.name in named or any(new.pool == pool.id for _, new in would_be.work)
 
 
-def _foreseen(worlds: LiveWorlds, pool: PoolFact, principal: Principal, would_be: WouldBe) -> ForeseenPlan:
+def _budgets(would_be: WouldBe) -> list[tuple[QueueId, tuple[Budget, ...]]]:
+    """Of stored Queues that change: a budget that is new to them counts what was used of it before, too."""
+    return [
+        (QueueId(edit.before.id), budgets_of(_spec(edit.after)))
+        for edit in would_be.edits
+        if edit.kind == "Queue" and edit.after is not None and edit.before is not None and edit.before.id is not None
+    ]
+
+
+def _foreseen(
+    worlds: LiveWorlds, pool: PoolFact, principal: Principal, would_be: WouldBe, spent: Sequence[Spent]
+) -> ForeseenPlan:
     with worlds.of(pool.id) as live:
         before = _Fates(live.snapshot, plan_cycle(live.snapshot, live.policy, live.now, live.index, live.tree))
         changed, policy = _changed(live.snapshot, live.now, would_be), _policy(pool.name, live.policy, would_be)
+        asked = {each.queue for each in spent}
+        others = (each for each in changed.spent if each.queue not in asked)
+        changed = replace(changed, spent=(*others, *spent))
         # The same index: documents change no machine. Its tree is another one.
         after = _Fates(changed, plan_cycle(changed, policy, live.now, live.index))
     return _told(pool.name, before, after, principal)

@@ -110,6 +110,19 @@ def test_a_policy_is_planned_with_as_it_would_be(api: Api) -> None:
     assert (plan["leaves"], plan["after"]["waits"]) == ([], 1)
 
 
+def test_a_budget_that_is_new_counts_what_was_used_of_it_already(api: Api, plane: Plane) -> None:
+    plane.cluster("us-east", nodes=4, namespaces=["nlp", "vision"])
+    plane.do(
+        """INSERT INTO usage_hour (queue_id, flavor, hour, device_seconds)
+           SELECT id, :flavor, date_trunc('hour', now(), 'UTC'), :seconds FROM queue WHERE path = 'research/nlp'""",
+        flavor=H100, seconds=100 * 3_600,
+    )  # fmt: skip
+    for hours, fate in ((100, "waits"), (101, "starts")):
+        budget = {"flavor": "*", "deviceHours": hours, "per": "year", "hard": True}
+        raised = [queue("research", 128, budgets=[budget]), queue("research/nlp", 128, namespace="nlp")]
+        assert names(foreseen(api.client(), *raised, workload("late"))[fate]) == [("late", "research/nlp", None)], hours
+
+
 def test_documents_that_change_nothing_change_no_fate(api: Api) -> None:
     plan = api.client().post("/api/v1/apply?dryRun=true&plan=true", content=QUEUES, headers=YAML).json()["plan"]
     assert plan == [], "no pool is planned for what says nothing new"

@@ -26,9 +26,10 @@ from controlplane.core.facts.ledger import (
 )
 from controlplane.core.ids import AttemptNumber, ClusterId, FlavorName, PoolId, QueueId, WorkloadId
 from controlplane.core.owned import Counted
-from controlplane.core.tenancy import Queue, Quota
+from controlplane.core.tenancy import Budget, Queue, Quota, Spent
 from controlplane.db import owned_sql
 from controlplane.db.arrays import plain, sparse, texts
+from controlplane.db.spent_reader import spent
 from controlplane.db.stores import ledger_sql as sql
 
 _TREE = 0x6D75_7302  # advisory lock: one writer of the quota tree at a time
@@ -151,6 +152,10 @@ class LedgerStore:
         """Units of held reservations by account."""
         rows = self._session.execute(sql.LEAF_USAGE)
         return {AccountKey(QueueId(row.queue_id), FlavorName(row.flavor)): int(row.amount) for row in rows}
+
+    def spent(self, asked: Sequence[tuple[QueueId, tuple[Budget, ...]]]) -> Sequence[Spent]:
+        """What these Queues, and all below them, have used of each of these budgets since its period began."""
+        return spent(self._session, asked, self._now)
 
     def write_limits(self, accounts: Sequence[LedgerAccount], adjustment: Sequence[TransferLeg]) -> None:
         """Write limits, balances and overdraft of locked accounts, and the Transfer that says what moved."""

@@ -18,9 +18,9 @@ from controlplane.core.facts.ledger import (
     TransferLeg,
     Usage,
 )
-from controlplane.core.ids import ClusterId, FlavorName
+from controlplane.core.ids import ClusterId, FlavorName, QueueId
 from controlplane.core.owned import Counted
-from controlplane.core.tenancy import Queue
+from controlplane.core.tenancy import Budget, Queue, Spent
 
 
 class LedgerStore(Protocol):
@@ -70,6 +70,9 @@ class LedgerStore(Protocol):
 
     def leaf_usage(self) -> Mapping[AccountKey, int]:
         """Units of held reservations by (Queue that they charge, Flavor)."""
+
+    def spent(self, asked: Sequence[tuple[QueueId, tuple[Budget, ...]]]) -> Sequence[Spent]:
+        """What these Queues, and all below them, have used of each of these budgets since its period began."""
 
     def write_limits(self, accounts: Sequence[LedgerAccount], adjustment: Sequence[TransferLeg]) -> None:
         """Write limits, balances and overdraft of these accounts in one statement, with the Transfer that says why."""
