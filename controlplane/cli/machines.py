@@ -124,7 +124,7 @@ def _node_state(node: Json) -> str:
 
 
 def _held(found: Json, name: str, shift: int = 0) -> str:
-    """ "" where its agent tells none of it."""
+    """How much of it is held; nothing where the node's agent does not tell."""
     if found[name] is None:
         return ""
     return f"{found[f'{name}Held'] >> shift} of {found[name] >> shift}{' GiB' if shift else ''}"

@@ -1,6 +1,7 @@
 """submit, list, describe, explain, priority, cancel: what an ML engineer asks for."""
 
 import json
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -215,4 +216,18 @@ def pod_set_line(each: Json) -> str:
     topology = f", {each['topology']}" if each["topology"] else ""
     least = each.get("minReplicas")
     at_least = f"{least} to " if least is not None and least < each["replicas"] else ""
-    return f"{each['name']}: {at_least}{render.counted(each['replicas'], 'pod')}{devices}{topology}"
+    needs = ", ".join(_needs(each.get("needs") or {}))
+    nodes = f", on nodes with {each['nodes']}" if each.get("nodes") else ""
+    return (
+        f"{each['name']}: {at_least}{render.counted(each['replicas'], 'pod')}{devices}"
+        f"{f' and {needs}' if needs else ''}{topology}{nodes}"
+    )
+
+
+def _needs(told: Json) -> Iterator[str]:
+    """What one pod needs beside devices; not CPU and memory, which almost every one has."""
+    if told.get("rdma"):
+        yield f"{told['rdma']} RDMA"
+    for name, words in (("hugepagesBytes", "huge pages"), ("localStorageBytes", "local disk")):
+        if told.get(name):
+            yield f"{told[name] / 2**30:g} GiB of {words}"

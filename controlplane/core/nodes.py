@@ -123,6 +123,32 @@ class Eligibility:
         return values
 
 
+def words(rules: NodeRules) -> str:
+    """The rules in one line, as in "zone=b, age < 5 or spare, tolerating team=ml"; "" if there are none."""
+    told = [f"{key}={value}" for key, value in rules.selector]
+    if rules.terms:
+        told.append(" or ".join(" and ".join(map(_rule_words, term)) or "nothing" for term in rules.terms))
+    if rules.tolerations:
+        told.append(f"tolerating {' and '.join(map(_toleration_words, rules.tolerations))}")
+    return ", ".join(told)
+
+
+def _rule_words(rule: LabelRule) -> str:
+    match rule.operator:
+        case "Exists":
+            return rule.key
+        case "DoesNotExist":
+            return f"no {rule.key}"
+        case "Gt" | "Lt":
+            return f"{rule.key} {'>' if rule.operator == 'Gt' else '<'} {rule.values[0]}"
+    return f"{rule.key} {'in' if rule.operator == 'In' else 'not in'} ({', '.join(rule.values)})"
+
+
+def _toleration_words(one: Toleration) -> str:
+    value = f"={one.value}" if one.operator != "Exists" and one.value else ""
+    return f"{one.key}{value}{f':{one.effect}' if one.effect else ''}"
+
+
 def _holds_all(term: Sequence[LabelRule], node: Node) -> bool:
     return bool(term) and all(_holds(rule, node.labels.get(rule.key)) for rule in term)
 

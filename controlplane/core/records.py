@@ -35,7 +35,7 @@ Encoder = Callable[[object], Json]
 
 KINDS: Mapping[str, type] = {
     kind.__name__: kind
-    for kind in (Cluster, Node, NodeRules, Queue, Workload, RunningAttempt, Earmark, Exclusion, Policy, Plan, Snapshot)
+    for kind in (Cluster, Node, Queue, Workload, RunningAttempt, Earmark, Exclusion, Policy, Plan, Snapshot)
 }
 DECISIONS: Mapping[str, type] = {kind.__name__: kind for kind in (Admit, Reclaim, SetEarmark)}
 ROWS: Mapping[Table, type] = {
@@ -187,6 +187,11 @@ def to_record(value: object) -> Json:
 def from_record(kind: str, record: Json) -> object:
     """The value again; `kind` is one of KINDS. Fields that the record does not have get their defaults."""
     return _decoder(KINDS[kind])(record)
+
+
+def rules_from(record: Json) -> NodeRules:
+    """A PodSet's rules again."""
+    return cast("NodeRules", _decoder(NodeRules)(record))
 
 
 def change_to_record(change: Change) -> Json:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import Engine, Row
 from sqlalchemy.orm import Session
@@ -40,7 +40,7 @@ from controlplane.core.ids import (
 )
 from controlplane.core.lifecycle import AttemptState, ClusterState
 from controlplane.core.policy import policy_from
-from controlplane.core.records import from_record
+from controlplane.core.records import rules_from
 from controlplane.core.tenancy import Queue, Quota
 from controlplane.db import history_reader, node_reader
 from controlplane.db.arrays import plain
@@ -197,7 +197,7 @@ def _pod_set(row: SqlRow) -> PodSet:
 @lru_cache(maxsize=10_000)
 def _rules(text: str) -> NodeRules:
     """Many PodSets have the same."""
-    return cast("NodeRules", from_record(NodeRules.__name__, json.loads(text)))
+    return rules_from(json.loads(text))
 
 
 def _workload(row: SqlRow, pod_sets: tuple[PodSet, ...]) -> Workload:

@@ -1,17 +1,25 @@
 """Submit a Workload: checked, written as pending and due now. Where and when it runs is a planner's to decide."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import cast
 
 from controlplane.contract.rest.common import Json, Warned
-from controlplane.contract.rest.workloads import SPEED_UNIT, PodSetView, WorkloadDocument, WorkloadView, topology_words
+from controlplane.contract.rest.workloads import (
+    SPEED_UNIT,
+    PodNeedsView,
+    PodSetView,
+    WorkloadDocument,
+    WorkloadView,
+    topology_words,
+)
 from controlplane.core.demand import PodSet
 from controlplane.core.facts.ledger import AuditEntry
 from controlplane.core.facts.workloads import NewWorkload, SubmissionSite
 from controlplane.core.ids import FlavorName, WorkloadId
 from controlplane.core.lifecycle import WorkloadState
+from controlplane.core.nodes import words
 from controlplane.services import authz, priorities
 from controlplane.services.authz import Action, Caller
 from controlplane.services.doubts import of_pod_sets
@@ -147,6 +155,8 @@ def _view(new: NewWorkload, queue: str, pool: str, now: datetime) -> WorkloadVie
                 ),
                 min_replicas=each.min_replicas,
                 speeds=list(each.speeds),
+                needs=PodNeedsView(**asdict(each.needs)),
+                nodes=words(each.rules),
             )
             for each in new.pod_sets
         ],

@@ -6,6 +6,8 @@ import yaml
 from tests.api.bodies import YAML, job, workload
 from tests.support.api import Api
 
+NO_RARE_NEEDS = {"rdma": 0, "hugepagesBytes": 0, "localStorageBytes": 0}
+
 
 def test_a_submitted_workload_waits_and_is_shown_with_what_was_read_from_it(tree: httpx.Client) -> None:
     answer = tree.post("/api/v1/workloads", json=workload())
@@ -16,7 +18,8 @@ def test_a_submitted_workload_waits_and_is_shown_with_what_was_read_from_it(tree
     assert shown["podSets"] == [
         {
             "name": "trainer", "replicas": 4, "minReplicas": None, "devices": 8, "flavors": ["nvidia-h100-80gb"],
-            "speeds": [], "topology": "",
+            "speeds": [], "topology": "", "nodes": "",
+            "needs": {**NO_RARE_NEEDS, "cpuMilli": 4_000, "memoryBytes": 2**35},
         }
     ]  # fmt: skip
     assert shown["spec"]["namespace"] == "nlp"
@@ -54,6 +57,8 @@ def test_what_a_workload_asks_of_its_place_is_shown_as_it_was_asked_for(tree: ht
         {
             "name": "trainer", "replicas": 8, "minReplicas": 4, "devices": 8, "speeds": [1000, 480],
             "flavors": ["nvidia-h100-80gb", "nvidia-a100-80gb"], "topology": "preferred block, slices of 4 in one rack",
+            "needs": {**NO_RARE_NEEDS, "cpuMilli": 4_000, "memoryBytes": 2**35, "rdma": 8, "hugepagesBytes": 2**36},
+            "nodes": "",
         }
     ]  # fmt: skip
     assert shown["spec"]["podSets"][0]["flavors"][1] == {"name": "nvidia-a100-80gb", "speed": 480}

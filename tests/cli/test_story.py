@@ -11,6 +11,7 @@ from controlplane.contract.rest.workloads import (
     AttemptView,
     NodeUse,
     PlacementView,
+    PodNeedsView,
     PodSetView,
     PodWords,
     WorkloadView,
@@ -57,6 +58,11 @@ def test_what_a_pod_set_asks_for_is_a_line() -> None:
     )  # fmt: skip
     words = pod_set_line(asked.model_dump(mode="json", by_alias=True))
     assert words == "main: 12 to 16 pods of 8 h100 (speed 1) or a100 (speed 0.48), required rack"
+    needs = PodNeedsView(cpu_milli=4_000, rdma=2, hugepages_bytes=2**36, local_storage_bytes=3 * 2**29)
+    choosy = PodSetView(name="main", replicas=2, devices=8, flavors=["h100"], needs=needs, nodes="zone=b")
+    words = pod_set_line(choosy.model_dump(mode="json", by_alias=True))
+    told = "2 RDMA, 64 GiB of huge pages, 1.5 GiB of local disk, on nodes with zone=b"
+    assert words == f"main: 2 pods of 8 h100 and {told}"
     plain = PodSetView(name="main", replicas=1, devices=8, flavors=["h100"])
     assert pod_set_line(plain.model_dump(mode="json", by_alias=True)) == "main: 1 pod of 8 h100"
 

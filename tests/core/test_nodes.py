@@ -4,7 +4,7 @@ import pytest
 
 from controlplane.core.capacity import Node, Taint
 from controlplane.core.demand import LabelRule, NodeRules, Toleration
-from controlplane.core.nodes import Eligibility, is_eligible
+from controlplane.core.nodes import Eligibility, is_eligible, words
 from tests.builders.core import a_world
 
 
@@ -89,6 +89,18 @@ def test_a_taint_for_devices_keeps_out_those_who_ask_for_none() -> None:
     node = a_node(Taint("nvidia.com/gpu", "present", is_for_devices=True))
     assert allows(node, NodeRules(), asks_devices=True)
     assert not allows(node, NodeRules())
+
+
+def test_rules_are_said_in_a_line() -> None:
+    age, spare = LabelRule("age", "Lt", ("5",)), LabelRule("spare", "Exists")
+    zone, old = LabelRule("zone", "NotIn", ("a", "b")), LabelRule("old", "DoesNotExist")
+    rules = NodeRules(
+        (("gpu", "h100"),), ((age, zone), (spare, old)), (Toleration("team", "Equal", "ml", "NoSchedule"),)
+    )
+    told = "gpu=h100, age < 5 and zone not in (a, b) or spare and no old, tolerating team=ml:NoSchedule"
+    assert words(rules) == told
+    assert words(NodeRules(tolerations=(Toleration("team", "Exists", "x"),))) == "tolerating team"
+    assert words(NodeRules()) == ""
 
 
 def test_a_fleet_follows_labels_and_taints_that_change() -> None:

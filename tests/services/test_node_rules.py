@@ -9,7 +9,7 @@ import pytest
 from controlplane.contract.agent.inventory import NodeReport
 from controlplane.contract.rest.workloads import WorkloadDocument
 from controlplane.core.cycle import explain
-from controlplane.core.facts.queries import FleetFilter
+from controlplane.core.facts.queries import FleetFilter, Scope
 from controlplane.core.facts.tenancy import Binding, Principal, Role
 from controlplane.core.records import World
 from controlplane.services import attempt_batch
@@ -80,6 +80,11 @@ def end(plane: Plane, agent: Agent, submitted: Submitted) -> None:
     agent.finish(f"{submitted.id}.1")
 
 
+def needs_of(submitted: Submitted) -> tuple[int, int, int]:
+    needs = submitted.view.pod_sets[0].needs
+    return needs.rdma, needs.hugepages_bytes, needs.local_storage_bytes
+
+
 def held(plane: Plane, name: str) -> tuple[int, int, int]:
     (row,) = plane.rows(
         "SELECT rdma_held, hugepages_bytes_held, local_storage_bytes_held FROM node WHERE name = :name", name=name
@@ -105,6 +110,11 @@ def test_pods_go_where_selector_affinity_and_taints_let_them(team: Plane) -> Non
     tolerant = asked(team, "tolerant", tolerations=[{"key": "team", "operator": "Exists"}])
     plan(team)
     assert nodes_of(team, tolerant) == ["n2"]
+    assert tolerant.view.pod_sets[0].nodes == "tolerating team"
+    with team.uow() as uow:
+        shown = uow.queries.workload(Scope(), young.id)
+    assert shown is not None
+    assert shown.pod_sets[0].nodes == "age < 5"
 
 
 def test_a_node_for_devices_takes_no_pod_without_any(team: Plane) -> None:
@@ -138,6 +148,7 @@ def test_rdma_huge_pages_and_disk_are_held_and_given_back_and_never_oversold(tea
         asked(team, "third", asks={"nvidia.com/gpu": 1, "rdma/hca": 1}),
     )
     disk = asked(team, "disk", asks={"cpu": "1", "ephemeral-storage": "9G"})
+    assert needs_of(first) == (2, 2**30, 10**9)
     planner = team.planner()
     planner.step()
     assert (nodes_of(team, first), nodes_of(team, third), nodes_of(team, disk)) == (["n1", "n1"], [], [])
@@ -214,6 +225,7 @@ def test_preferred_affinity_is_not_obeyed_and_said_to_be_so(team: Plane) -> None
     wish = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [preference]}}
     wishing = asked(team, "wishing", affinity=wish)
     assert any("preferred" in warning.detail for warning in wishing.warnings)
+    assert wishing.view.pod_sets[0].nodes == ""
     plan(team)
     assert nodes_of(team, wishing) == ["n1"]
 

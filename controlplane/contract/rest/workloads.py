@@ -222,6 +222,16 @@ class WorkloadDocument(DocumentHead):
     spec: WorkloadSpec
 
 
+class PodNeedsView(RestModel):
+    """What one pod needs beside its devices: CPU in millicores, memory and disk in bytes, RDMA in interfaces."""
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    rdma: int = 0
+    hugepages_bytes: int = 0
+    local_storage_bytes: int = 0
+
+
 class PodSetView(RestModel):
     """Identical pods, as the planner counts them."""
 
@@ -232,6 +242,8 @@ class PodSetView(RestModel):
     topology: str = ""  # "required rack, slices of 4 in one nvlink-domain"
     min_replicas: int | None = None  # of an elastic one: how many of `replicas` must start
     speeds: list[int] = Field(default_factory=list)  # of the flavors, in thousandths of the first; empty: all alike
+    needs: PodNeedsView = PodNeedsView()
+    nodes: str = ""  # which its template allows: "zone=b, tolerating team=ml"
 
 
 def topology_words(mode: str, level: str, slices: tuple[int, str], beside: str) -> str:

@@ -21,6 +21,7 @@ from controlplane.contract.rest.workloads import (
     AttemptView,
     NodeUse,
     PlacementView,
+    PodNeedsView,
     PodSetView,
     PodWords,
     WorkloadSummary,
@@ -40,8 +41,10 @@ from controlplane.core.facts.queries import (
 )
 from controlplane.core.ids import FlavorName, PoolId, QueueId, WorkloadId
 from controlplane.core.lifecycle import WorkloadState
+from controlplane.core.nodes import words
 from controlplane.core.quota import AccountRow, QuotaTree
 from controlplane.core.reasons import Reason, ReasonCode, reason, told_within
+from controlplane.core.records import rules_from
 from controlplane.db.stores import queries_audit, queries_budgets, queries_fleet, queries_ledger, queries_plan
 from controlplane.db.stores import queries_sql as sql
 from controlplane.db.stores import queries_workloads as pages
@@ -288,6 +291,14 @@ def _pod_set(row: Line) -> PodSetView:
         topology=topology_words(row.topology_mode, row.topology_level, slices, row.with_pod_set),
         min_replicas=row.min_replicas,
         speeds=list(row.speeds),
+        needs=PodNeedsView(
+            cpu_milli=row.cpu_milli,
+            memory_bytes=row.memory_bytes,
+            rdma=row.rdma,
+            hugepages_bytes=row.hugepages_bytes,
+            local_storage_bytes=row.local_storage_bytes,
+        ),
+        nodes=words(rules_from(row.rules)),
     )
 
 
