@@ -54,13 +54,14 @@ class Limit:
 class Account:
     """The live numbers of one (Queue, Flavor); only QuotaTree writes them."""
 
-    __slots__ = ("b", "flavor", "k", "parent", "queue", "s", "u")
+    __slots__ = ("b", "flavor", "given", "k", "parent", "queue", "s", "u")
 
     def __init__(self, queue: QueueId, flavor: FlavorName, parent: "Account | None") -> None:
         self.queue = queue
         self.flavor = flavor
         self.parent = parent
         self.s = 0
+        self.given = 0  # S before anything was taken off it because it is not there
         self.k = 0
         self.b: int | None = None
         self.u = 0
@@ -118,16 +119,24 @@ class QuotaTree:
         queues: Iterable[Queue],
         usage: Mapping[tuple[QueueId, FlavorName], int] | None = None,
         owned: Mapping[FlavorName, int] | None = None,
+        *,
+        is_as_given: bool = False,
     ) -> None:
-        """`usage` is by leaf Queue; `owned` is what all accepted clusters own, by Flavor."""
+        """`usage` is by leaf Queue; `owned` is what all accepted clusters own, by Flavor; None: nobody knows.
+
+        `is_as_given`: Queues have what they were given, also where that is not there (yet).
+        """
+        self._is_as_given = is_as_given
         self.queues: Mapping[QueueId, Queue] = {queue.id: queue for queue in sorted(queues, key=lambda q: q.path)}
         self._parents: dict[QueueId, QueueId | None] = {queue.id: queue.parent for queue in self.queues.values()}
         self._accounts: dict[QueueId, dict[FlavorName, Account]] = {queue: {} for queue in self.queues}
         self._children: dict[QueueId, list[QueueId]] | None = None
         self._log: list[tuple[Account, int]] = []
         self._unset: dict[FlavorName, tuple[Account, Quota, int, int]] = {}  # roots that own what is left: see `own`
+        self._cut: dict[FlavorName, list[Account]] = {}  # from which something was taken off
         self._accumulate(_children_first(self.queues))
-        self.own(owned or {})
+        if owned is not None:
+            self.own(owned)
         for (queue, flavor), amount in sorted((usage or {}).items()):
             self.charge(queue, flavor, amount)
         self.settle()
@@ -231,9 +240,19 @@ class QuotaTree:
         self._log.clear()
 
     def own(self, owned: Mapping[FlavorName, int]) -> None:
-        """Give the roots without a nominal what clusters own, less what is promised of it; usage stays as it is."""
+        """Give the roots without a nominal what clusters own, less what is promised of it; usage stays as it is.
+
+        Where more is promised than is there, what is missing is taken off what the root's children lend, each by its
+        part of that, and below them in the same way once an own nominal is used up.
+        """
         for flavor, (account, quota, claimed, lent) in self._unset.items():
-            _set_limits(account, quota, add(lent, max(0, subtract(owned.get(flavor, 0), claimed))))
+            for cut in self._cut.pop(flavor, ()):
+                cut.s = cut.given
+            there = owned.get(flavor, 0)
+            _set_limits(account, quota, add(lent, max(0, there - claimed)))
+            if claimed > there and not self._is_as_given:
+                self._take_off(account, min(lent, claimed - there), self._cut.setdefault(flavor, []))
+                account.k = _kept(account, quota)
         roots = [queue for queue, parent in self._parents.items() if parent is None]
         for flavor in owned:
             for root in roots:
@@ -243,6 +262,20 @@ class QuotaTree:
         """Every Queue's account of every Flavor that anybody lists, owns or uses, in a fixed order."""
         flavors = sorted({flavor for mine in self._accounts.values() for flavor in mine})
         return tuple(self.account(queue, flavor).row() for queue in sorted(self._accounts) for flavor in flavors)
+
+    def _take_off(self, account: Account, amount: int, cut: list[Account]) -> None:
+        """Lower S by `amount`: first its own nominal, then what its children lend, in proportion to that."""
+        account.s -= amount
+        cut.append(account)
+        known = (self._accounts[child].get(account.flavor) for child in self.children(account.queue))
+        lenders = [child for child in known if child is not None and child.given > child.k]
+        parts = {self.queues[child.queue].path: child.given - child.k for child in lenders}
+        amount -= max(0, account.given - sum(parts.values()))
+        if amount > 0:
+            taken = divided(amount, parts)
+            for child in lenders:
+                if (part := taken[self.queues[child.queue].path]) > 0:
+                    self._take_off(child, part, cut)
 
     def _write(self, account: Account, used: int) -> None:
         self._log.append((account, account.u))
@@ -273,12 +306,27 @@ class QuotaTree:
             self._unset[flavor] = account, quota, claimed, account.s
 
 
+def divided(amount: int, parts: Mapping[str, int]) -> dict[str, int]:
+    """`amount` in proportion to `parts`, by largest remainder, ties by name; never more of anything than its part."""
+    whole = sum(parts.values())
+    amount = min(amount, whole)
+    shares = {name: amount * part // whole for name, part in parts.items()} if whole else dict.fromkeys(parts, 0)
+    first = sorted(parts, key=lambda name: (-(amount * parts[name] % whole), name)) if whole else []
+    for name in first[: amount - sum(shares.values())]:
+        shares[name] += 1
+    return shares
+
+
 def _set_limits(account: Account, quota: Quota | None, lent: int) -> None:
-    account.s = add(lent, (quota.nominal or 0) if quota is not None else 0)
+    account.s = account.given = add(lent, (quota.nominal or 0) if quota is not None else 0)
     account.b = quota.borrow if quota is not None else None
-    account.k = max(0, subtract(account.s, quota.lend)) if quota is not None and quota.lend is not None else 0
+    account.k = _kept(account, quota)
     if account.b is not None and account.b >= UNLIMITED:
         account.b = None
+
+
+def _kept(account: Account, quota: Quota | None) -> int:
+    return max(0, subtract(account.s, quota.lend)) if quota is not None and quota.lend is not None else 0
 
 
 def _children_first(queues: Mapping[QueueId, Queue]) -> tuple[Queue, ...]:

@@ -38,8 +38,8 @@ def of_nominals(owned: Mapping[FlavorName, int], nominals: Mapping[FlavorName, i
     return [
         _warned(
             "beyond-owned",
-            f"{nominal} {flavor} are given and all clusters own {owned[flavor]}: what is owned on paper above it grows"
-            " with that, and no more can run",
+            f"{nominal} {flavor} are given and all clusters own {owned[flavor]}: no more can run, and where the root's"
+            " quota is what clusters own, what is missing is taken off those it was given to, each by its part",
         )
         for flavor, nominal in sorted(nominals.items())
         if 0 < owned.get(flavor, 0) < nominal

@@ -56,5 +56,5 @@ class RecentWorld:
 
 def read_world(uow: UnitOfWork) -> World:
     """Read it whole."""
-    tree = QuotaTree(uow.tenancy.tree(), owned=uow.ledger.owned())
+    tree = QuotaTree(uow.tenancy.tree(), owned=uow.ledger.owned(), is_as_given=True)  # hardware may yet come
     return World(tree, uow.workloads.owned_totals(), uow.workloads.fleet_shape(), uow.now)

@@ -111,7 +111,7 @@ class WorkReader:
     def _refuse_never_satisfiable(self, waits: Sequence[tuple[Member, Workload]]) -> None:
         """By the rule of a submit, on the tree with all that runs."""
         owned = {FlavorName(flavor): sum(of.values()) for flavor, of in self._totals.items()}
-        tree = QuotaTree(self._tree.queues.values(), self.work.usage(), owned)
+        tree = QuotaTree(self._tree.queues.values(), self.work.usage(), owned, is_as_given=True)
         for member, workload in waits:
             refused = entitlement.never_satisfiable(
                 tree, workload.queue, workload.pod_sets, self._totals, workload.clusters_max

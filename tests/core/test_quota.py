@@ -102,7 +102,65 @@ def test_a_root_without_nominal_owns_what_clusters_own_less_what_others_claim() 
     made = tree(world, owned=100)
     org = world.queues["org"].id
     assert made.account(org, H100).s == 95  # 2 of the team's 8 are lent; the lab claims 5
-    assert tree(world, owned=3).account(org, H100).s == 2, "never below what its children lend"
+    assert tree(world, owned=7).account(org, H100).s == 2, "what the team lends, and nothing of its own"
+    assert tree(world, owned=3).account(org, H100).s == 0, "the lab's claim stands, and never is it below 0"
+
+
+@pytest.mark.parametrize(
+    ("given", "owned", "left"),
+    [
+        ({"a": (8, None), "b": (8, None), "c": (8, None)}, 24, {"a": 8, "b": 8, "c": 8}),
+        ({"a": (8, None), "b": (8, None), "c": (8, None)}, 20, {"a": 6, "b": 7, "c": 7}),  # ties by path
+        ({"a": (8, None), "b": (16, None)}, 12, {"a": 4, "b": 8}),
+        ({"a": (7, None), "b": (5, None), "c": (1, None)}, 10, {"a": 5, "b": 4, "c": 1}),  # 1.6, 1.2 and 0.2 go
+        ({"a": (8, 2), "b": (8, None)}, 5, {"a": 7, "b": 4}),  # a keeps 6 whatever goes
+        ({"a": (8, 0), "b": (8, None)}, 0, {"a": 8, "b": 0}),
+        ({"a": (8, None), "b": (0, None)}, 2, {"a": 2, "b": 0}),
+    ],
+)
+def test_what_is_not_there_is_taken_off_children_in_proportion_to_what_they_lend(
+    given: dict[str, tuple[int, int | None]], owned: int, left: dict[str, int]
+) -> None:
+    world = a_world().queue("org", None)
+    for name, (nominal, lend) in given.items():
+        world.queue(f"org/{name}", nominal, lend=lend)
+    made = tree(world, owned=owned)
+    assert {name: made.account(world.queues[f"org/{name}"].id, H100).s for name in given} == left
+    assert made.account(world.queues["org"].id, H100).s == owned, "the root has what is there"
+    as_given = QuotaTree(world.queues.values(), {}, {H100: owned}, is_as_given=True)
+    assert {name: as_given.account(world.queues[f"org/{name}"].id, H100).s for name in given} == {
+        name: nominal for name, (nominal, _) in given.items()
+    }
+
+
+def test_below_a_child_its_own_nominal_goes_first_and_then_what_is_lent_to_it() -> None:
+    world = a_world().queue("org", None).queue("org/dept", 4).queue("org/dept/x", 8).queue("org/dept/y", 4)
+    names = ("org/dept", "org/dept/x", "org/dept/y")
+    for owned, left in ((16, [16, 8, 4]), (13, [13, 8, 4]), (12, [12, 8, 4]), (6, [6, 4, 2]), (0, [0, 0, 0])):
+        made = tree(world, owned=owned)
+        assert [made.account(world.queues[name].id, H100).s for name in names] == left
+
+
+def test_what_comes_back_is_given_back_and_usage_stays_as_it_is() -> None:
+    world = a_world().queue("org", None).queue("org/a", 8).queue("org/b", 8)
+    made, org, team = tree(world, {"org/a": 8}, owned=16), world.queues["org"].id, world.queues["org/a"].id
+    made.own({H100: 8})
+    assert (made.account(team, H100).s, made.account(team, H100).u, made.available(team, H100)) == (4, 8, 0)
+    made.own({H100: 4})
+    assert made.available(team, H100) == -4
+    assert made.account(org, H100).overdraft() == 4
+    made.own({H100: 20})
+    assert [made.account(queue, H100).s for queue in (org, team)] == [20, 8]
+
+
+def test_where_nobody_knows_what_clusters_own_nothing_is_taken_off() -> None:
+    world = a_world().queue("org", None).queue("org/a", 8)
+    assert QuotaTree(world.queues.values()).account(world.queues["org/a"].id, H100).s == 8
+
+
+def test_a_root_with_a_nominal_is_taken_at_its_word() -> None:
+    world = a_world().queue("org", 4).queue("org/a", 8)
+    assert numbers(world, {}, "org/a") == (12, 12), "whatever clusters own"
 
 
 def test_two_roots_cannot_both_own_what_is_left() -> None:

@@ -59,6 +59,33 @@ def test_usage_equals_its_recomputation_in_whatever_order_it_came(
 
 
 @LAW
+@given(trees(), st.lists(st.integers(0, 200), min_size=1, max_size=3))
+def test_a_root_without_nominal_has_what_is_left_and_its_subtree_adds_up_to_it(world: AWorld, owned: list[int]) -> None:
+    """Whatever was owned before: nothing that was taken off stays away, and nothing is taken off twice."""
+    tree = QuotaTree(world.queues.values(), {}, OWNED)
+    for units in owned:
+        tree.own(dict.fromkeys(FLAVORS, units))
+    fresh = QuotaTree(world.queues.values(), {}, dict.fromkeys(FLAVORS, owned[-1]))
+    assert tree.account_rows() == fresh.account_rows()
+    rows = {(row.queue, row.flavor): row for row in fresh.account_rows()}
+    for queue in world.queues.values():
+        for quota in queue.quotas:
+            row = rows[queue.id, quota.flavor]
+            lent = sum(
+                each.s - each.k for each in rows.values() if (each.parent, each.flavor) == (queue.id, row.flavor)
+            )
+            assert all(each.s >= each.k >= 0 for each in rows.values())
+            if quota.nominal is None:
+                others = sum(
+                    each.s for each in rows.values()
+                    if each.parent is None and each.flavor == row.flavor and each.queue != queue.id
+                )  # fmt: skip
+                assert row.s == max(0, owned[-1] - others)
+            else:
+                assert 0 <= row.s - lent <= quota.nominal
+
+
+@LAW
 @given(trees(), charges)
 def test_who_takes_only_what_is_available_never_passes_a_limit(
     world: AWorld, wishes: list[tuple[str, FlavorName, int]]

@@ -26,6 +26,10 @@ class Oracle:
         self.result: dict[str, Fraction] = {}
         self._limits: dict[str, Limits] = {}
         for path in queues:
+            if "/" not in path and self.quota(path).nominal is None:
+                missing = sum(self.limits(each)[0] for each in queues if "/" not in each) - owned
+                self._take_off(path, max(0, min(missing, self.limits(path)[0])))
+        for path in queues:
             if "/" not in path:
                 self.result[path] = self._give(path, Fraction(min(self.limits(path)[0], self.wants(path))))
 
@@ -50,6 +54,23 @@ class Oracle:
             nominal = max(0, self.owned - lent - sum(self.limits(each)[0] for each in others))
         s = nominal + lent
         return s, 0 if quota.lend is None else max(0, s - quota.lend), quota.borrow
+
+    def _take_off(self, path: str, amount: int) -> None:
+        """What clusters do not have: off its own nominal, then off what its children lend, by exact fractions."""
+        s, k, b = self.limits(path)
+        self._limits[path] = s - amount, k, b
+        lent = {child: self.limits(child)[0] - self.limits(child)[1] for child in self.children(path)}
+        rest = amount - (s - sum(lent.values()))
+        if rest <= 0:
+            return
+        exact = {child: Fraction(rest * part, sum(lent.values())) for child, part in lent.items()}
+        whole = {child: int(part) for child, part in exact.items()}
+        for child in sorted(exact, key=lambda child: (whole[child] - exact[child], child))[
+            : rest - sum(whole.values())
+        ]:
+            whole[child] += 1
+        for child, taken in whole.items():
+            self._take_off(child, taken)
 
     def wants(self, path: str) -> int:
         s, _, b = self.limits(path)
