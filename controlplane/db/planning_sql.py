@@ -6,7 +6,7 @@ too when `since` is set, so that a warm planner forgets them.
 
 from sqlalchemy import TextClause, text
 
-from controlplane.db.stores.agents_sql import AGENT_BANNED
+from controlplane.db.banned import AGENT_BANNED
 
 _SINCE = "CAST(CAST(:since AS text) AS xid8)"
 

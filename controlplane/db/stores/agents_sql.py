@@ -53,9 +53,6 @@ TAKE_HELLO = _text("""
     UPDATE agent_key SET hello_iat = :iat
     WHERE thumbprint = :thumbprint AND (hello_iat IS NULL OR hello_iat < :iat) RETURNING thumbprint""")
 
-# Whoever spoke for it was banned, and nobody has enrolled for it since.
-AGENT_BANNED = """coalesce(
-    (SELECT bool_and(banned_at IS NOT NULL) FROM agent_key WHERE agent_key.cluster_id = cluster.id), false)"""
 BAN_KEYS = _text("""
     UPDATE agent_key SET banned_at = :now WHERE cluster_id = :cluster AND banned_at IS NULL RETURNING thumbprint""")
 

@@ -27,9 +27,9 @@ from controlplane.core.ids import AttemptNumber, ClusterId, FlavorName, NodeId, 
 from controlplane.core.lifecycle import WorkloadState
 from controlplane.db import plan_writer
 from controlplane.db.arrays import plain, texts
+from controlplane.db.banned import AGENT_BANNED
 from controlplane.db.node_reader import told
 from controlplane.db.planning_sql import HELD_PODS
-from controlplane.db.stores.agents_sql import AGENT_BANNED
 
 POOL_LOCK_CLASS = 7_301  # first key of the two-key advisory lock; the second is the Pool's id
 

@@ -2,7 +2,7 @@
 
 from sqlalchemy import text
 
-from controlplane.db.stores.agents_sql import AGENT_BANNED
+from controlplane.db.banned import AGENT_BANNED
 
 # A scope of NULL sees everything; else a Queue must be one of the paths or stand below one.
 IN_SCOPE = """(CAST(:paths AS text[]) IS NULL OR EXISTS (
