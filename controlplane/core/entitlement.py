@@ -57,7 +57,7 @@ def quota_reason(
     available, wanted = available_and_wanted
     potential = tree.potential(queue, flavor)
     path = tree.queues[queue].path
-    if wanted > potential:
+    if wanted > potential and not tree.misses(flavor):
         return reason(ReasonCode.QUOTA_BEYOND_POTENTIAL, queue=path, potential=potential, flavor=flavor, wanted=wanted)
     limit = tree.limit(queue, flavor)
     for_others = min(limit.used, kept.get((limit.queue, flavor), 0))

@@ -258,6 +258,10 @@ class QuotaTree:
             for root in roots:
                 self.account(root, flavor)
 
+    def misses(self, flavor: FlavorName) -> bool:
+        """Whether Queues were given more of it than there is, so that they could use more if it came."""
+        return bool(self._cut.get(flavor))
+
     def account_rows(self) -> tuple[AccountRow, ...]:
         """Every Queue's account of every Flavor that anybody lists, owns or uses, in a fixed order."""
         flavors = sorted({flavor for mine in self._accounts.values() for flavor in mine})

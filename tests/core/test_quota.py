@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from controlplane.core.entitlement import never_satisfiable
+from controlplane.core.entitlement import never_satisfiable, quota_reason
 from controlplane.core.ids import FlavorName, QueueId
 from controlplane.core.quota import DEPTH_MAX, ImpossibleTree, Leg, QuotaTree
 from controlplane.core.reasons import ReasonCode
@@ -151,6 +151,14 @@ def test_what_comes_back_is_given_back_and_usage_stays_as_it_is() -> None:
     assert made.account(org, H100).overdraft() == 4
     made.own({H100: 20})
     assert [made.account(queue, H100).s for queue in (org, team)] == [20, 8]
+
+
+def test_who_lacks_only_what_is_not_there_is_not_told_that_it_never_may() -> None:
+    world = a_world().queue("org", None).queue("org/a", 16, borrow=0).queue("org/b", 16)
+    for owned, code in ((16, ReasonCode.QUOTA_EXCEEDED), (32, ReasonCode.QUOTA_BEYOND_POTENTIAL)):
+        made, queue = tree(world, owned=owned), world.queues["org/a"].id
+        why = quota_reason(made, queue, H100, (made.available(queue, H100), 24))
+        assert why.code is code
 
 
 def test_where_nobody_knows_what_clusters_own_nothing_is_taken_off() -> None:
