@@ -76,6 +76,10 @@ class PoolHistory:
         seconds = {owner: used // WHOLE * WHOLE for owner, used in owners.items()}  # below one, nobody is told of it
         uow.history.write(self._pool, reckoned(tree, policy, owned, known, self._use.wants), seconds, now)
 
+    def put_off(self, now: datetime) -> None:
+        """It could not be reckoned; it is tried again in its time, with all that was gathered."""
+        self._reckoned_at = now
+
     def reckoned(self, now: datetime) -> None:
         """What was gathered is in the rows."""
         self._reckoned_at = now

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+import structlog
+
 from controlplane.core.assumed import can_assume
 from controlplane.core.budgets import next_periods
 from controlplane.core.cycle import plan_cycle
@@ -31,6 +33,8 @@ from controlplane.services.ports.unit_of_work import UnitOfWork, UnitOfWorkFacto
 from controlplane.services.warm import WarmWorld
 
 LOOK_AGAIN_SECONDS = 30
+
+log = structlog.get_logger(__name__)
 NEXT_TURN_SECONDS = 1
 
 
@@ -179,11 +183,19 @@ class Planner:
             self._history.look(snapshot, policy, use_after(snapshot, plan, tree, now), now)
         if lease is None or not self._history.is_due(policy, now):
             return
-        with self._tools.uow_factory() as uow:
+
+        def work(uow: UnitOfWork) -> bool:
             if not uow.planning.lock_pool(self._pool, lease.epoch):
-                return  # whoever owns the Pool now keeps account
+                return False  # whoever owns the Pool now keeps account
             self._history.reckon(uow, policy, tree, owned_here(snapshot, index), now)
-        self._history.reckoned(now)
+            return True
+
+        try:
+            if run(self._tools.uow_factory, work):
+                self._history.reckoned(now)
+        except Exception:  # whatever becomes of the past, the present is planned; what was gathered is kept
+            log.exception("history not reckoned", pool=self._pool)
+            self._history.put_off(now)
 
     def begin(self, planned: Planned) -> Flight:
         """What is to be written of a cycle; from here on, the world counts as if it were."""

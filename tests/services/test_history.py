@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
+import sqlalchemy as sa
 
 from controlplane.contract.rest.tenancy import QueueView
 from controlplane.core.facts.planning import Horizon, Reading, Table
@@ -133,6 +134,27 @@ def test_a_planner_reckons_by_itself_and_its_cycles_replay(plane: Plane) -> None
     assert {change.key for change in changes} == {a, b}
 
 
+def test_planning_goes_on_where_the_past_cannot_be_written_and_nothing_gathered_is_lost(
+    plane: Plane, database: Database
+) -> None:
+    planner, reader, a, b = two_teams(plane)
+    _as_owner(database, "ALTER TABLE queue_history ADD CONSTRAINT refused CHECK (contended < 0) NOT VALID")
+    for minutes in (1, 181):
+        reader.by = timedelta(minutes=minutes)
+        plane.wake()
+        planner.step()
+    plane.workload("b2", QueueId(b), pods=1)
+    planner.step()
+    assert plane.rows("SELECT FROM queue_history") == []
+    assert plane.rows("SELECT reasons FROM workload WHERE name = 'b2'")[0].reasons, "the cycle itself is committed"
+    _as_owner(database, "ALTER TABLE queue_history DROP CONSTRAINT refused")
+    reader.by = timedelta(minutes=301)
+    plane.wake()
+    planner.step()
+    [row] = plane.rows("SELECT contended FROM queue_history WHERE queue_id = :a", a=a)
+    assert int(row.contended) // 10**6 == pytest.approx(8 * 5 * 3_600, rel=0.02), "b2 came within seconds of a look"
+
+
 def test_owners_of_one_queue_are_told_apart(plane: Plane) -> None:
     """Ann has both nodes and bob waits: bob goes first the next time, though ann asked earlier."""
     planner, reader, a, _ = two_teams(plane)
@@ -179,6 +201,11 @@ def test_a_share_that_is_no_whole_number_is_rounded_down_to_hundredths(plane: Pl
         "org/b": 0.66,
         "org/c": 0.66,
     }
+
+
+def _as_owner(database: Database, statement: str) -> None:
+    with sa.create_engine(database.superuser_url, poolclass=sa.NullPool).begin() as connection:
+        connection.execute(sa.text(statement))
 
 
 def views(plane: Plane) -> dict[str, QueueView]:
