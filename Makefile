@@ -18,7 +18,7 @@ UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --
 # Where tests and tools look for Python sources.
 SOURCES := $(wildcard controlplane agents migrations tests requirements helm)
 
-.PHONY: help demo test up lint bench lock openapi compose-check chart-docs fmt environment tools clean
+.PHONY: help demo test up lint bench mutants lock openapi compose-check chart-docs fmt environment tools clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -40,6 +40,9 @@ lint: environment  ## ruff, its formatter, mypy --strict, import contracts
 
 bench: environment  ## figures against their targets, into build/bench.json; FIGURES=… picks some
 	@$(BIN)/python -m tests.bench $(FIGURES)
+
+mutants: environment  ## seeded mistakes in the core, made in a copy: each must be found by the test that is named for it
+	@$(BIN)/python -m tests.mutants $(ARGS)
 
 openapi: environment  ## write the OpenAPI documents anew; RELEASE=--release also as those of the last release
 	@$(BIN)/python -m tests.contract.documents $(RELEASE)
