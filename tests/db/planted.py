@@ -15,6 +15,19 @@ PLANTED: list[tuple[str, str, str]] = [
     ),
     ("I1", "overdraft that nothing uses", "UPDATE account SET overdraft = 1 WHERE is_root"),
     (
+        "budgets",
+        "a budget that no document states",
+        """
+        UPDATE queue SET budgets = '[{"flavor": "*", "deviceHours": 1, "per": "day", "hard": true}]'
+        WHERE parent_id IS NULL
+        """,
+    ),
+    (
+        "budgets",
+        "another number of Workloads under way than the document states",
+        """UPDATE queue SET spec = '{"mostRunning": 3}', most_running = 4 WHERE parent_id IS NULL""",
+    ),
+    (
         "I2",
         "a reservation that charges less than the accounts hold",
         "UPDATE reservation SET amount = amount - 1 WHERE workload_id = '$running'",

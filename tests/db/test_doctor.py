@@ -151,7 +151,7 @@ def test_every_invariant_that_rows_can_show_has_a_planted_case() -> None:
     planted = {invariant for invariant, *_ in PLANTED}
     assert planted == {check.invariant for check in doctor.CHECKS}
     wanted = "I1 I2 I3 I4 I5 I7 I8 I10 I11 I12 I13 I14 I15 I16 I19 I20 I22 I23 I24 I25 I28 I31"
-    assert planted == {*wanted.split(), "hold references", "removed clusters", "cordons"}
+    assert planted == {*wanted.split(), "hold references", "removed clusters", "cordons", "budgets"}
 
 
 def test_the_doctor_only_reads(busy: Busy) -> None:

@@ -121,4 +121,15 @@ WALL_TIME = Check(
     """,
 )
 
-CHECKS = (LIMITS, USAGE, LEGS, SIDES, REPLAY, RESOLVED_ONCE, PENDING, WALL_TIME)
+BUDGETS = Check(
+    "budgets",
+    "The limits beside quota that planners obey are those that a Queue's document states.",
+    """
+    SELECT id, path, budgets, most_running, spec -> 'budgets' AS stated, spec ->> 'mostRunning' AS stated_most_running
+    FROM queue WHERE deleted_at IS NULL AND (
+        budgets <> coalesce(spec -> 'budgets', '[]')
+        OR most_running IS DISTINCT FROM CAST(spec ->> 'mostRunning' AS bigint))
+    """,
+)
+
+CHECKS = (LIMITS, USAGE, LEGS, SIDES, REPLAY, RESOLVED_ONCE, PENDING, WALL_TIME, BUDGETS)
