@@ -145,10 +145,9 @@ def explain(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Say why a workload stands where it stands; with --if, whether it would start if it asked otherwise."""
+    """Say why a workload stands where it stands, and what would start it; with --if, whether it would start then."""
     found = client().get(f"/workloads/{reference}/explain", {"if": otherwise})
-    told = found["whatIf"] if otherwise else found
-    render.show(found, output, lambda: print(render.clean(told["text"])))
+    render.show(found, output, lambda: _explain(found))
 
 
 @command(app, "priority", "muster priority sweep 600", "muster priority sweep low")
@@ -178,6 +177,14 @@ def cancel(reference: Reference, output: OutputOption = Output.TABLE) -> None:
     """Order a workload's end."""
     found = client().post(f"/workloads/{reference}/cancel")
     render.show(found, output, lambda: print(f"{found['name']} is {found['state']}"))
+
+
+def _explain(found: Json) -> None:
+    print(render.clean((found["whatIf"] or found)["text"]))
+    for each in () if found["whatIf"] else found["advice"]:
+        print(f"  {render.clean(each['sentence'])}")
+    if not found["whatIf"] and not found["isAllTried"]:
+        print("  More might, and was not tried, for too many wait; --if tries what you want to know.")
 
 
 def _describe(found: Json) -> None:

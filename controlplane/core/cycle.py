@@ -49,7 +49,23 @@ def outcome(
     tree: QuotaTree | None = None,
 ) -> Admit | Reasons:
     """What a cycle on this Snapshot would make of one waiting Workload: its start, or every Reason why not."""
-    plan = _Cycle(snapshot, policy, now, index, tree, asked=workload).run()
+    return outcome_in(plan_until(snapshot, policy, now, workload, index, tree), workload)
+
+
+def plan_until(
+    snapshot: Snapshot,
+    policy: Policy,
+    now: datetime,
+    workload: WorkloadId,
+    index: FleetIndex | None = None,
+    tree: QuotaTree | None = None,
+) -> Plan:
+    """The same cycle, ended after this Workload's turn; of it alone every Reason is told."""
+    return _Cycle(snapshot, policy, now, index, tree, asked=workload).run()
+
+
+def outcome_in(plan: Plan, workload: WorkloadId) -> Admit | Reasons:
+    """What a Plan makes of one that waited."""
     starts = (each for each in plan.decisions if isinstance(each, Admit) and each.workload == workload)
     return next(starts, plan.reasons.get(workload, ()))
 

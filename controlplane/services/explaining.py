@@ -5,23 +5,29 @@ is true now; Reasons that an earlier cycle stored are the answer where that view
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from controlplane.contract.rest.explanations import Explanation, WhatIf
-from controlplane.core.cycle import outcome
+from controlplane.contract.rest.explanations import AdviceView, Explanation, StepView, WhatIf
+from controlplane.contract.rest.workloads import PRIORITY_MAX
+from controlplane.core.advice import Advice
+from controlplane.core.advising import Bounds, Question, Told, advise
 from controlplane.core.facts.queries import Scope, WaitingFact
 from controlplane.core.facts.tenancy import Principal
 from controlplane.core.ids import WorkloadId
 from controlplane.core.lifecycle import WorkloadState
 from controlplane.core.plan import Admit
 from controlplane.core.reasons import Reason, told_within
-from controlplane.services import supposing
+from controlplane.services import authz, supposing
+from controlplane.services.authz import Action
 from controlplane.services.errors import Conflict, NotFound
-from controlplane.services.live_worlds import LiveWorld, LiveWorlds
+from controlplane.services.live_worlds import LiveWorlds
 from controlplane.services.plan_told import reason_view
 from controlplane.services.ports.unit_of_work import UnitOfWorkFactory
+from controlplane.services.priorities import GRANTED_TO_ALL
 
+BOUNDS = Bounds(trials_max=32, work_units_max=20_000)  # a question takes no longer than that
+NO_TRIALS = Bounds(trials_max=0)
 WORDS_SHOWN = 2
 SAID_NOTHING = "Error"  # the kubelet's word for any bad end
 
@@ -44,17 +50,25 @@ _ENDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Supposed:
-    """What is to be supposed (as `supposing.FORMS` are written), and who wants to know."""
+class Asked:
+    """Who wants to know, and what is to be supposed (as `supposing.FORMS` are written)."""
 
     principal: Principal
-    texts: Sequence[str]
+    suppositions: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Live:
+    """What the world of this moment says."""
+
+    told: Told
+    what_if: WhatIf | None = None
 
 
 def explained(
-    factory: UnitOfWorkFactory, worlds: LiveWorlds, scope: Scope, workload: WorkloadId, supposed: Supposed | None = None
+    factory: UnitOfWorkFactory, worlds: LiveWorlds, scope: Scope, workload: WorkloadId, asked: Asked | None = None
 ) -> Explanation:
-    """The state in words, with every Reason.
+    """The state in words, with every Reason; for who asks also what would start it, or what was supposed.
 
     Raises NotFound; and where something is supposed Malformed, Invalid, Forbidden, and Conflict if it does not wait.
     """
@@ -62,14 +76,13 @@ def explained(
         fact, now = uow.queries.waiting(scope, workload), uow.now
     if fact is None:
         raise NotFound("there is no such workload")
-    live, what_if = None, None
-    if fact.state is WorkloadState.PENDING:
-        with worlds.of(fact.pool) as world:
-            live = _live_reasons(world, workload)
-            what_if = _what_if(world, supposed, scope, workload)
-    if supposed is not None and what_if is None:
+    live = _live(worlds, scope, fact, asked) if fact.state is WorkloadState.PENDING else None
+    if asked is not None and asked.suppositions and live is None:
         raise Conflict(f"{fact.name} is {fact.state}: only what waits could start otherwise", slug="not-waiting")
-    reasons = fact.reasons if live is None else tuple(told_within(each, scope.paths) for each in live)
+    reasons = fact.reasons
+    if live is not None:
+        found = live.told.outcome
+        reasons = () if isinstance(found, Admit) else tuple(told_within(each, scope.paths) for each in found)
     if fact.state is not WorkloadState.PENDING:
         reasons = (fact.attempt_reason,) if fact.attempt_reason is not None else ()
     return Explanation(
@@ -79,24 +92,40 @@ def explained(
         text=_text(fact, reasons, now, is_live=live is not None),
         reasons=[reason_view(each) for each in reasons],
         live=live is not None,
-        what_if=what_if,
+        what_if=None if live is None else live.what_if,
+        advice=[] if live is None else [_advice_view(each) for each in live.told.advice],
+        is_all_tried=live is None or live.what_if is not None or live.told.is_all,
     )
 
 
-def _live_reasons(world: LiveWorld, workload: WorkloadId) -> tuple[Reason, ...] | None:
+def _live(worlds: LiveWorlds, scope: Scope, fact: WaitingFact, asked: Asked | None) -> _Live | None:
     """None where the Workload is no longer among those that wait: it was placed between two looks."""
-    if workload not in world.snapshot.waiting:
-        return None
-    found = outcome(world.snapshot, world.policy, world.now, workload, world.index, world.tree)
-    return () if isinstance(found, Admit) else found
+    with worlds.of(fact.pool) as world:
+        waiting = world.snapshot.waiting.get(fact.id)
+        if waiting is None:
+            return None
+        question = Question(world.snapshot, world.policy, world.now, fact.id, world.index, world.tree)
+        if asked is None:
+            return _Live(advise(question, NO_TRIALS))
+        if not asked.suppositions:
+            return _Live(advise(question, _bounds(asked.principal, fact.queue_path)))
+        suppositions = supposing.supposed_from(asked.suppositions, asked.principal, world.snapshot)
+        return _Live(advise(question, NO_TRIALS), supposing.answer(world, waiting, suppositions, scope))
 
 
-def _what_if(world: LiveWorld, supposed: Supposed | None, scope: Scope, workload: WorkloadId) -> WhatIf | None:
-    waiting = world.snapshot.waiting.get(workload)
-    if supposed is None or waiting is None:
-        return None
-    suppositions = supposing.supposed_from(supposed.texts, supposed.principal, world.snapshot)
-    return supposing.answer(world, waiting, suppositions, scope)
+def _bounds(principal: Principal, path: str) -> Bounds:
+    """Nobody is told to give a priority that is not theirs to give."""
+    may_push = authz.may(principal, Action.WORKLOAD_PUSH, path)
+    return replace(BOUNDS, priority_max=PRIORITY_MAX if may_push else GRANTED_TO_ALL)
+
+
+def _advice_view(advice: Advice) -> AdviceView:
+    return AdviceView(
+        sentence=advice.sentence(),
+        steps=[StepView(kind=each.kind, numbers=dict(each.numbers)) for each in advice.steps],
+        suppositions=list(advice.suppositions),
+        resubmitted=advice.is_resubmitted,
+    )
 
 
 def _text(fact: WaitingFact, reasons: tuple[Reason, ...], now: datetime, *, is_live: bool) -> str:

@@ -1,4 +1,4 @@
-"""`GET /workloads/{reference}/explain?if=…`: would it start if it asked otherwise, asked of the live world."""
+"""`GET /workloads/{reference}/explain`: what would start it, and with `if=…` whether it would if it asked otherwise."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -123,3 +123,39 @@ def test_whose_room_is_kept_has_no_name_for_who_does_not_see_it(api: Api, plane:
     assert client.post("/api/v1/workloads", json=workload("hidden", queue="research/vision")).status_code == 201
     bob = api.client(api.token("bob", "member", "research/nlp"))
     assert "hidden" not in str(supposed(bob, "replicas=4", "priority=low"))
+
+
+def test_what_would_start_it_is_advised_and_the_plane_agrees(api: Api) -> None:
+    client = api.client()
+    told = client.get("/api/v1/workloads/late/explain").json()
+    assert told["isAllTried"] is True
+    sentences = [each["sentence"] for each in told["advice"]]
+    assert "It would start if it were submitted again with 2 instead of 4 replicas of trainer." in sentences
+    assert [each["if"] for each in told["advice"] if each["steps"][0]["kind"] == "replicas"] == [["replicas=2"]]
+    for each in told["advice"]:
+        if each["if"]:
+            assert supposed(client, *each["if"])["starts"] is True, each
+            assert supposed(client, *each["if"])["resubmitted"] is each["resubmitted"]
+
+
+def test_more_room_that_was_advised_starts_it(api: Api, plane: Plane) -> None:
+    client = api.client()
+    advice = client.get("/api/v1/workloads/late/explain").json()["advice"]
+    steps = {step["kind"]: step["numbers"] for step in advice[0]["steps"]}
+    assert (steps["capacity"]["units"], steps["capacity"]["cluster"]) == (16, "eu-west")
+    plane.cluster("us-east", nodes=4, namespaces=["nlp", "vision"])
+    plane.planner().step()
+    assert client.get("/api/v1/workloads/late").json()["state"] == "reserved"
+
+
+def test_nobody_is_advised_to_give_a_priority_that_is_not_theirs_to_give(api: Api) -> None:
+    admin = api.client()
+    assert admin.post("/api/v1/workloads", json=workload("small", pod_set={"replicas": 2}, priority=10_000)).is_success
+    assert admin.post("/api/v1/workloads", json=workload("mine-too", pod_set={"replicas": 2})).is_success
+    for client, priorities in (
+        (admin, [10_001]),
+        (api.client(api.token("bob", "member", "research/nlp")), []),
+    ):
+        told = client.get("/api/v1/workloads/mine-too/explain").json()["advice"]
+        steps = [step for each in told for step in each["steps"] if step["kind"] == "priority"]
+        assert [step["numbers"]["priority"] for step in steps] == priorities

@@ -103,6 +103,8 @@ def test_it_is_told_whether_a_workload_would_start_if_it_asked_otherwise(
     plane.planner().step()
     plane.close()
     muster.fine("submit -f -", stdin=json.dumps(workload("sweep")))
+    told = muster.fine("explain sweep").splitlines()
+    assert "  It would start if it were submitted again with 2 instead of 4 replicas of trainer." in told[1:]
     fewer = muster.fine("explain sweep --if replicas=2 --if priority=low")
     assert fewer == (
         "Submitted again with replicas=2 and priority=500, sweep would start in the next planning cycle,"

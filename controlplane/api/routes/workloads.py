@@ -107,7 +107,7 @@ def edit_workload(
 def explain_workload(
     request: Request, reference: str, caller: Calling, asked: Annotated[ExplainQuery, Query()]
 ) -> Explanation:
-    """Why it stands where it stands, in words, from a planner's view of this moment.
+    """Why it stands where it stands, in words, from a planner's view of this moment; what would start it, if it waits.
 
     `if` (may come again) supposes that it asked otherwise: `priority=600`, `flavor=nvidia-a100-80gb`, `replicas=4`,
     `topology=preferred:rack`, `queue=research/nlp`, `clusters.max=2`; `whatIf` says whether it would start then, and
@@ -117,8 +117,8 @@ def explain_workload(
     with container.uow_factory() as uow:
         workload = queries.workload_id(uow, caller.principal, reference)
     scope = queries.scope_of(caller.principal)
-    supposed = explaining.Supposed(caller.principal, asked.texts) if asked.texts else None
-    return explaining.explained(container.uow_factory, container.live_worlds, scope, workload, supposed)
+    question = explaining.Asked(caller.principal, asked.texts)
+    return explaining.explained(container.uow_factory, container.live_worlds, scope, workload, question)
 
 
 @router.post("/{reference}/cancel")

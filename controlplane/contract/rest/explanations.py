@@ -1,5 +1,7 @@
 """What the API says of why a Workload stands where it stands, and of what would change that."""
 
+from typing import Annotated
+
 from pydantic import Field
 
 from controlplane.contract.rest.common import ReasonView, RestModel
@@ -27,8 +29,32 @@ class WhatIf(RestModel):
     reasons: list[ReasonView] = Field(default_factory=list)
 
 
+class StepView(RestModel):
+    """One thing to change, with its numbers."""
+
+    kind: str
+    numbers: dict[str, int | str]
+
+
+class AdviceView(RestModel):
+    """Steps that start it together in the next planning cycle: each was tried on the world of this moment.
+
+    `if` says the same as the question of that name, where it is the Workload that changes; `resubmitted`: it takes
+    another submit.
+    """
+
+    sentence: str
+    steps: list[StepView]
+    suppositions: Annotated[list[str], Field(alias="if")] = Field(default_factory=list)
+    resubmitted: bool = False
+
+
 class Explanation(RestModel):
-    """Why a Workload stands where it stands, in words first; `whatIf` where something was supposed."""
+    """Why a Workload stands where it stands, in words first; `whatIf` where something was supposed.
+
+    `advice` says what would start one that waits; `isAllTried` is false where more would have to be tried than a
+    question may cost.
+    """
 
     id: str
     name: str
@@ -37,3 +63,5 @@ class Explanation(RestModel):
     reasons: list[ReasonView] = Field(default_factory=list)
     live: bool  # whether a planner's view of this moment was asked
     what_if: WhatIf | None = None
+    advice: list[AdviceView] = Field(default_factory=list)
+    is_all_tried: bool = True
