@@ -211,7 +211,7 @@ FIELDS: Mapping[str, Words] = {
         "historyFloorPermille": "What of its weight the past always leaves to a queue.",
         "historyMarginPermille": "Changes of a weight below this part of it are left out.",
         "weightsEverySeconds": "How often the past is reckoned into weights.",
-        "inventoryFallPermillePerHour": "Part of what clusters owned that stops counting per hour once it is not told any more.",
+        "inventoryFallPermillePerHour": "Thousandths of what was owned that stop counting per hour when untold.",
         "clusterPreference": "Clusters by name and rank, lower first; 0 where a cluster is not named.",
     },
 }
