@@ -75,6 +75,15 @@ def test_a_reckoning_settles_the_penalty() -> None:
     assert entered(world, replace(snapshot, standings={world.queues["org/b"].id: earlier})) == PENALTY
 
 
+def test_a_penalty_lasts_no_longer_than_the_time_between_two_reckonings_however_late_the_next_one_is() -> None:
+    world = two_teams()
+    snapshot = placed_just_now(world)
+    long_ago = replace(snapshot.running[WorkloadId("a1")], placed_at=NOW - timedelta(hours=3))
+    late = {world.queues["org/b"].id: Standing(weight=WHOLE, reckoned_at=NOW - timedelta(hours=5))}
+    assert entered(world, replace(snapshot, standings=late)) == PENALTY
+    assert entered(world, replace(snapshot, standings=late, running={long_ago.workload: long_ago})) == 0
+
+
 def test_an_admission_counts_at_once_as_it_will_in_the_next_cycle() -> None:
     world = two_teams()
     snapshot = world.build()
