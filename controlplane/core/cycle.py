@@ -112,6 +112,7 @@ class _Cycle:
         self.exclusions = _by_shape(snapshot, now)
         # Room only shrinks within a cycle, save where an Earmark ends: what had no place will have none later in it.
         self.hopeless: dict[object, Reasons] = {}
+        self.refused: dict[QueueId, dict[object, Reasons]] = {}
         self.not_reclaimable: set[object] = set()
         self.looks: dict[object, Reasons] = {}
 
@@ -120,9 +121,11 @@ class _Cycle:
         contest = Contest(self.scenario.tree, self._able(), self.memory, left_over, is_over)
         while self._has_budget() and (workload := contest.next()) is not None:
             self.scenario.work += 1
-            reasons = self._admit(workload)
+            reasons, decided = self._admit(workload), len(self.decisions)
             if reasons:
-                self.reasons[workload.id] = self._reclaim(workload) or reasons
+                self.reasons[workload.id] = reasons = self._reclaim(workload) or reasons
+                if len(self.decisions) == decided:
+                    self._refuse_others(contest, workload, reasons)
             if workload.id == self.asked:
                 break
         left = contest.left()
@@ -148,12 +151,29 @@ class _Cycle:
                     self.scenario.rollback(mark)
                     self.scenario.end_earmark(workload.id)
                     self.scenario.index.take(placed.takes())
+                    self.refused.clear()
                     self.hopeless.clear()  # it may have found another place than the one that was kept
                 self._write_admit(workload, placed)
                 return ()
         reasons = self._why_not(workload, over, request, mark)
         self.scenario.rollback(mark)
         return reasons
+
+    def _refuse_others(self, contest: Contest, workload: Workload, reasons: Reasons) -> None:
+        """What one was refused, those next in its Queue that ask for the same are refused: thousands may wait alike."""
+        if self.tells_all or self._is_alone(workload):
+            return
+        refused = self.refused.setdefault(workload.queue, {})
+        refused[_alike(workload)] = reasons
+        for other in contest.next_in(
+            workload.queue, lambda each: each.id != self.asked and not self._is_alone(each) and _alike(each) in refused
+        ):
+            self.reasons[other.id] = refused[_alike(other)]
+            self.scenario.work += 1
+
+    def _is_alone(self, workload: Workload) -> bool:
+        """Whether something is looked at for it alone: its old place, or what is kept for it."""
+        return bool(workload.preferred_nodes) or workload.id in self.scenario.earmarks
 
     def _write_admit(self, workload: Workload, placed: Placed) -> None:
         charges = placed.charges()
@@ -206,7 +226,6 @@ class _Cycle:
     def _request(self, workload: Workload, room: Room) -> tuple[object, ...]:
         """All that decides where it could go. What one request was refused, an equal one is refused, too."""
         namespace = workload.namespace or namespace_of(self.snapshot.queues, workload.queue)
-        is_alone = bool(workload.preferred_nodes) or workload.id in self.scenario.earmarks
         has_choice = len(workload.pod_sets) > 1 and any(len(each.flavors) > 1 for each in workload.pod_sets)
         return (
             workload.pod_sets,
@@ -217,7 +236,7 @@ class _Cycle:
             workload.requires,
             namespace,
             workload.shape if workload.shape in self.exclusions else "",
-            workload.id if is_alone else "",
+            workload.id if self._is_alone(workload) else "",
             tuple(sorted(room.items())) if has_choice else (),  # what one PodSet leaves of it decides for the next
             tuple(size for pod_set in workload.pod_sets for size in sizes(pod_set, room)),
         )
@@ -253,6 +272,23 @@ class _Cycle:
             count = ahead.get(workload.queue, 0)
             self.reasons[workload.id] = (reason(ReasonCode.BEHIND_OTHERS, ahead=count, queue=queue),)
             ahead[workload.queue] = count + 1
+
+
+def _alike(workload: Workload) -> tuple[object, ...]:
+    """All of a Workload that a refusal may rest on, within one Queue."""
+    return (
+        workload.pod_sets,
+        workload.priority,
+        workload.owner,
+        workload.strategy,
+        workload.cluster_selector,
+        workload.clusters_avoided,
+        workload.clusters_max,
+        workload.requires,
+        workload.namespace,
+        workload.shape,
+        workload.is_repair,
+    )
 
 
 def _by_shape(snapshot: Snapshot, now: datetime) -> dict[str, tuple[Exclusion, ...]]:

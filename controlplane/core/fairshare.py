@@ -7,7 +7,7 @@ fractions of integers, compared by cross-multiplication. An admission changes th
 so a turn costs time by the depth of the tree and not by the number of Queues.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from functools import partial
 from heapq import heappop, heappush
@@ -117,6 +117,13 @@ class Contest:
         self._last = self._seats[workload.queue]
         self._last.line.pop()
         return workload
+
+    def next_in(self, queue: QueueId, is_wanted: Callable[[Workload], bool]) -> Iterator[Workload]:
+        """Those next in the leaf whose turn it was, as long as they are wanted, taken out; no usage may change."""
+        line = self._seats[queue].line
+        while (head := line.head()) is not None and is_wanted(head):
+            line.pop()
+            yield head
 
     def ahead(self, queue: QueueId) -> list[Workload]:
         """What still waits in one leaf, in order."""

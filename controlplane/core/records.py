@@ -186,6 +186,11 @@ def to_record(value: object) -> Json:
 
 def from_record(kind: str, record: Json) -> object:
     """The value again; `kind` is one of KINDS. Fields that the record does not have get their defaults."""
+    if kind == Plan.__name__ and isinstance(record, dict) and "why" in record:
+        told = [
+            [workload, why] for why, workloads in map(_items, _items(record["why"])) for workload in _items(workloads)
+        ]
+        record = {**record, "reasons": cast("Json", told)}
     return _decoder(KINDS[kind])(record)
 
 
@@ -267,7 +272,24 @@ def _new_encoder(kind: type) -> Encoder:
     if issubclass(kind, tuple):
         return _tuple_to_record
     assert is_dataclass(kind), f"{kind.__name__} has no record"
-    return _dataclass_encoder(kind)
+    return _plan_to_record if kind is Plan else _dataclass_encoder(kind)
+
+
+def _plan_to_record(value: object) -> Json:
+    """Of thousands that wait for the same Reasons, these are told once, with whom they are for."""
+    plan = cast("Plan", value)
+    texts: dict[int, str] = {}  # by identity: what one request was told, an equal one is told
+    waiting: dict[str, tuple[Json, list[Json]]] = {}
+    for workload, reasons in plan.reasons.items():
+        text = texts.get(id(reasons))
+        if text is None:
+            record = to_record(reasons)
+            text = texts[id(reasons)] = canonical(record)
+            waiting.setdefault(text, (record, []))
+        waiting[text][1].append(workload)
+    why: list[Json] = [[waiting[text][0], sorted(waiting[text][1], key=str)] for text in sorted(waiting)]
+    record = cast("dict[str, Json]", _PLAN_ENCODER(replace(plan, reasons={})))
+    return {**record, "why": why} if why else record
 
 
 def _tuple_to_record(value: object) -> Json:
@@ -304,6 +326,9 @@ def _default(each: Field[Any]) -> object:
     if each.default is not MISSING:
         return each.default
     return MISSING if each.default_factory is MISSING else each.default_factory()
+
+
+_PLAN_ENCODER = _dataclass_encoder(Plan)
 
 
 @cache

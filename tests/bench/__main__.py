@@ -13,6 +13,7 @@ from tests.bench.figure_node import devices_withdrawn, large_gang
 from tests.bench.figure_offline import plan_of_a_thousand_nodes
 from tests.bench.figure_placement import large_fleet, other_loads, placement
 from tests.bench.figure_plane import idle_memory, warm_start
+from tests.bench.figure_planner import decision_among_waiting, planner_killed, whole_lives
 from tests.bench.figure_release import release
 from tests.bench.figure_start import submit_to_running
 from tests.bench.figures import Figure, Result, write_report
@@ -23,6 +24,9 @@ FIGURES: dict[str, Figure] = {
     "A": placement,
     "A-loads": other_loads,
     "A-large": large_fleet,
+    "B": decision_among_waiting,
+    "L": planner_killed,
+    "Q": whole_lives,
     "D": large_gang_placed,
     "I": cycle_over_many_queues,
     "J": shares_of_random_trees,

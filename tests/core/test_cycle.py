@@ -298,3 +298,16 @@ def test_what_a_root_owns_does_not_shrink_with_a_cluster_that_is_silent() -> Non
     assert admitted(planned(world)) == ["job"]
     world.runs("y", "org", {"b0-r0-n0": 8})
     assert "16 of 16 in use" in sentences(planned(world), "job")[0]
+
+
+def test_those_that_wait_alike_are_refused_together_and_nobody_else_with_them() -> None:
+    world = small().queue("other", 100)
+    for number in range(4):
+        world = world.waits(a_workload(f"large-{number}").in_queue("team").asking(3).at(number))
+    world = world.waits(a_workload("small").in_queue("team").asking(1, 4).at(9))
+    world = world.waits(a_workload("elsewhere").in_queue("other").asking(1, 4).at(9))
+    plan = planned(world)
+    assert set(admitted(plan)) == {"small", "elsewhere"}
+    large = [plan.reasons[WorkloadId(f"large-{number}")] for number in range(4)]
+    assert all(each == large[0] for each in large)
+    assert plan.work_units >= 6, "each counts as looked at"
