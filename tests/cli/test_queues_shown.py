@@ -13,7 +13,7 @@ def shown(capsys: pytest.CaptureFixture[str], quota: Json | None = None, **chang
     }  # fmt: skip
     found = {
         "path": "lab/vision", "weight": 2, "weightNow": 2, "namespace": "vision", "labels": {}, "isLeaf": True,
-        "waiting": 1, "running": 2, "quotas": [listed | (quota or {})],
+        "waiting": 1, "running": 2, "mostRunning": None, "budgets": [], "quotas": [listed | (quota or {})],
     }  # fmt: skip
     queues.tell(found | changes)
     return capsys.readouterr().out
