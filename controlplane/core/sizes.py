@@ -85,6 +85,9 @@ class Follower(Protocol):
         ...
 
 
+_NOTHING: dict[int, int] = {}  # of all groups without members, and most are: a Node is a domain with nothing below
+
+
 class SizeClass:
     """Counters of one pod size: `count[domain]` pods fit, and buckets of domains by count, per group."""
 
@@ -100,7 +103,7 @@ class SizeClass:
         self.followers: dict[object, Follower] = {}
         self.count = [0] * tree.domains
         self.mask = [0] * len(tree.members)
-        self.at: list[dict[int, int]] = [{} for _ in tree.members]
+        self.at: list[dict[int, int]] = [{} if members else _NOTHING for members in tree.members]  # count -> domains
 
     def grow_old(self) -> None:
         """A cycle begins: what follows these counters and was not asked for in the last one costs nothing more."""
