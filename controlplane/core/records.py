@@ -165,18 +165,24 @@ class World:
         return [self._rows[table][key] for key in sorted(self._rows[table], key=repr)]
 
 
+_NODE = tuple(each.name for each in fields(Node))
+_HELD = tuple(_NODE.index(name) for name in (
+    "held", "cpu_milli_held", "memory_bytes_held", "pods_held", "rdma_held", "hugepages_bytes_held",
+    "local_storage_bytes_held",
+))  # fmt: skip
+_read_node = attrgetter(*_NODE)
+
+
 def holding(node: Node, held: Held) -> Node:
-    """The node with other counters."""
-    return replace(
-        node,
-        held=dict(held.units),
-        cpu_milli_held=held.cpu_milli,
-        memory_bytes_held=held.memory_bytes,
-        pods_held=held.pods,
-        rdma_held=held.rdma,
-        hugepages_bytes_held=held.hugepages_bytes,
-        local_storage_bytes_held=held.local_storage_bytes,
-    )
+    """The node with other counters, quicker than `replace`: a cycle makes thousands."""
+    values = list(_read_node(node))
+    counters = (
+        dict(held.units), held.cpu_milli, held.memory_bytes, held.pods, held.rdma, held.hugepages_bytes,
+        held.local_storage_bytes,
+    )  # fmt: skip
+    for at, value in zip(_HELD, counters, strict=True):
+        values[at] = value
+    return Node(*values)
 
 
 def to_record(value: object) -> Json:

@@ -87,10 +87,11 @@ WORKLOADS = _text("""
            workload.priority,
            workload.state, workload.shape,
            greatest(workload.attempts_made, workload.attempts_seen) AS attempts_made,
-           workload.old_place, workload.not_before,
+           CAST(workload.old_place AS text) AS old_place, workload.not_before,
            workload.infrastructure_ends,
-           workload.submitted_at, workload.spec ->> 'strategy' AS strategy, workload.spec -> 'clusters' AS clusters,
-           workload.spec -> 'requires' AS requires,
+           workload.submitted_at, workload.spec ->> 'strategy' AS strategy,
+           CAST(workload.spec -> 'clusters' AS text) AS clusters,
+           CAST(workload.spec -> 'requires' AS text) AS requires,
            coalesce(workload.spec ->> 'namespace', '') AS namespace
     FROM workload
     WHERE (changed_xid >= {since} AND changed_xid <> ALL(CAST(:own AS xid8[]))
@@ -102,7 +103,7 @@ POD_SETS = _text("""
     SELECT CAST(workload_id AS text) AS workload_id, name, replicas, devices, CAST(flavors AS text) AS flavors,
            cpu_milli, memory_bytes,
            topology_mode, topology_level, min_replicas, rdma, hugepages_bytes, local_storage_bytes, slice_size,
-           slice_level, with_pod_set, speeds, CAST(rules AS text) AS rules
+           slice_level, with_pod_set, CAST(speeds AS text) AS speeds, CAST(rules AS text) AS rules
     FROM pod_set WHERE workload_id = ANY(CAST(:workloads AS uuid[])) ORDER BY workload_id, position""")
 
 # One that ended is of no interest beside a live one of the same Workload, which may not have been written since.

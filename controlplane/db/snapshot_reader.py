@@ -169,28 +169,32 @@ def _waiting(session: Session, bound: Bound) -> Iterator[Change]:
     pod_sets: dict[str, list[PodSet]] = defaultdict(list)
     if pending:
         for row in session.execute(POD_SETS, {"workloads": plain(pending)}):
-            pod_sets[row.workload_id].append(_pod_set(row))
+            pod_sets[row[0]].append(_pod_set(row[1:]))
     wanted = set(pending)
     for row in rows:
         value = _workload(row, tuple(pod_sets[row.id])) if row.id in wanted else None
         yield Change(Table.WAITING, row.id, value)
 
 
-def _pod_set(row: SqlRow) -> PodSet:
+@lru_cache(maxsize=10_000)
+def _pod_set(told: tuple[Any, ...]) -> PodSet:
+    """Columns of POD_SETS. Thousands of rows say the same few things, and what is one object is compared at once."""
+    name, replicas, devices, flavors, cpu, memory, mode, level, least, *others = told
+    rdma, hugepages, storage, slice_size, slice_level, with_pod_set, speeds, rules = others
     return PodSet(
-        name=row.name,
-        replicas=row.replicas,
-        devices=row.devices,
-        flavors=tuple(FlavorName(name) for name in known_json(row.flavors)),
-        needs=PodNeeds(row.cpu_milli, row.memory_bytes, row.rdma, row.hugepages_bytes, row.local_storage_bytes),
-        topology_mode=TopologyMode(row.topology_mode),
-        topology_level=row.topology_level,
-        speeds=tuple(row.speeds),
-        min_replicas=row.min_replicas,
-        slice_size=row.slice_size,
-        slice_level=row.slice_level,
-        with_pod_set=row.with_pod_set,
-        rules=_rules(row.rules),
+        name=name,
+        replicas=replicas,
+        devices=devices,
+        flavors=tuple(FlavorName(flavor) for flavor in known_json(flavors)),
+        needs=PodNeeds(cpu, memory, rdma, hugepages, storage),
+        topology_mode=TopologyMode(mode),
+        topology_level=level,
+        speeds=tuple(known_json(speeds)),
+        min_replicas=least,
+        slice_size=slice_size,
+        slice_level=slice_level,
+        with_pod_set=with_pod_set,
+        rules=_rules(rules),
     )
 
 
@@ -201,7 +205,7 @@ def _rules(text: str) -> NodeRules:
 
 
 def _workload(row: SqlRow, pod_sets: tuple[PodSet, ...]) -> Workload:
-    clusters = row.clusters or {}
+    clusters = known_json(row.clusters) if row.clusters else {}
     return Workload(
         id=WorkloadId(row.id),
         name=row.name,
@@ -218,10 +222,10 @@ def _workload(row: SqlRow, pod_sets: tuple[PodSet, ...]) -> Workload:
         shape=row.shape,
         not_before=row.not_before,
         is_repair=False,
-        preferred_nodes=tuple(NodeId(node) for node in row.old_place),
+        preferred_nodes=tuple(NodeId(node) for node in known_json(row.old_place)),
         disturbances=row.infrastructure_ends,
         clusters_max=clusters.get("max") or 1,
-        requires=tuple(_facts(row.requires)),
+        requires=tuple(_facts(known_json(row.requires) if row.requires else None)),
     )
 
 
