@@ -1,8 +1,8 @@
 """The statements behind limits beside quota: device-seconds used in a period, and live Attempts by leaf.
 
-What Queues used is added up from the ledger: hours of what was rolled up, intervals that were not yet, and the pods of
+What Queues used is added up from the ledger: days of what was rolled up, intervals that were not yet, and the pods of
 reservations that are still held, whose usage is written when they end. A Queue's sums are of it and all below it, also
-of what was deleted there.
+of what was deleted there. Every period begins with a day.
 """
 
 from sqlalchemy import text
@@ -18,10 +18,11 @@ WITH RECURSIVE asked (top, per, began) AS (
   UNION ALL
   SELECT below.top, queue.id FROM below JOIN queue ON queue.parent_id = below.id
 ), used AS (
-  SELECT asked.top, asked.per, hours.flavor, sum(hours.device_seconds) AS seconds, 0 AS units, 0 AS late
+  SELECT asked.top, asked.per, days.flavor, days.seconds, 0 AS units, 0 AS late
   FROM asked JOIN below USING (top)
-  JOIN usage_hour AS hours ON hours.queue_id = below.id AND hours.hour >= asked.began
-  GROUP BY asked.top, asked.per, hours.flavor
+  CROSS JOIN LATERAL (
+    SELECT flavor, sum(device_seconds) AS seconds FROM usage_day
+    WHERE queue_id = below.id AND day >= asked.began GROUP BY flavor) AS days  -- so that both bound the index
   UNION ALL
   SELECT asked.top, asked.per, told.flavor,
          sum(told.amount * (floor(extract(epoch FROM upper(told.during)))

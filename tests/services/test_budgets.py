@@ -162,7 +162,11 @@ def test_what_is_used_is_the_same_whether_it_runs_has_ended_or_was_rolled_up(pla
     (settled,) = spent_of(read(plane))
     assert (settled.device_seconds, settled.units) == (16 * 7_200, 0)
     run(plane.uow, accounting.roll_up_usage)
-    assert plane.rows("SELECT FROM usage_hour"), "it was rolled up"
+    by_hour, by_day = (
+        plane.rows(f"SELECT sum(device_seconds) AS s FROM {table}")[0].s for table in ("usage_hour", "usage_day")
+    )
+    assert by_hour == by_day, "days are the sums of their hours"
+    assert by_hour >= settled.device_seconds > 0, "it was rolled up"
     assert spent_of(read(plane)) == (settled,)
 
 

@@ -123,6 +123,16 @@ class UsageHour(Base):
     device_seconds: Mapped[Big]
 
 
+class UsageDay(Base):
+    """The same by day of UTC, for budgets; the trigger `add_to_day` keeps it."""
+
+    __tablename__ = "usage_day"
+    queue_id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    day: Mapped[Moment] = mapped_column(primary_key=True)
+    flavor: Mapped[str] = mapped_column(primary_key=True)
+    device_seconds: Mapped[Big]
+
+
 class Audit(Base):
     """Who did what to which object, in the transaction that did it; append-only."""
 
