@@ -114,8 +114,8 @@ class _Adviser:
         """What the world lacks, added up until nothing is missing."""
         done: list[Mend] = []
         reasons: Reasons = self.reasons
-        for _ in range(MENDS_MAX):
-            more = missing(self.snapshot, self.workload, reasons)
+        for already in range(MENDS_MAX):
+            more = missing(self.snapshot, self.workload, reasons, max(1, 2 ** (already - 1)))
             if not more or not self._goes_on(done, more):
                 return
             done = together([*done, *more])

@@ -57,17 +57,25 @@ class Room:
 Mend = Raise | Room
 
 
-def missing(snapshot: Snapshot, workload: Workload, reasons: Sequence[Reason]) -> list[Mend]:
-    """What the first of these Reasons says is missing, and where that is quota also what the nearest cluster lacks."""
+def missing(snapshot: Snapshot, workload: Workload, reasons: Sequence[Reason], growth: int = 1) -> list[Mend]:
+    """What the first of these Reasons says is missing, and where that is quota also what the nearest cluster lacks.
+
+    `growth` times as much room as that: others may come first and take it.
+    """
     found: list[Mend] = []
+    to_own = 0
     for why in reasons:
         mend: Mend | None = _raised(snapshot, workload, why) if not found else None
         mend = mend or _more_room(snapshot, workload, why)
         if mend is not None:
             found.append(mend)
+        elif why.code in _QUOTA:
+            to_own = _short(why)  # a root that counts what clusters own: more of that is what it lacks
         elif "cluster" not in why.facts or why.code is ReasonCode.WAITS_FOR_RECLAIM:
             break  # what stands before all else cannot be mended here; of clusters another may do
         if isinstance(mend, Room):
+            pods = -(-to_own // (mend.pod_set.devices * mend.domains))
+            found[-1] = replace(mend, pods=max(mend.pods, pods) * growth)
             break
     return found
 
@@ -139,11 +147,18 @@ def _raised(snapshot: Snapshot, workload: Workload, why: Reason) -> Raise | None
     if why.code not in _QUOTA:
         return None
     queue, flavor = _queue(snapshot, str(why.facts["at"])), FlavorName(str(why.facts["flavor"]))
-    more = int(why.facts["wanted"]) - int(why.facts["available"])
+    more = _short(why)
     if queue.parent is not None:
         return Raise(queue.id, StepKind.BORROW, more, flavor)
     quota = next((each for each in queue.quotas if each.flavor == flavor), Quota(flavor, 0))
     return None if quota.nominal is None else Raise(queue.id, StepKind.NOMINAL, more, flavor)
+
+
+def _short(why: Reason) -> int:
+    """Units that a limit lacks, with what is in use beyond it already."""
+    used = int(why.facts["used"]) + int(why.facts.get("kept", 0))
+    beyond = max(0, used - int(why.facts["limit"]))
+    return beyond + int(why.facts["wanted"]) - int(why.facts["available"])
 
 
 def _beyond(snapshot: Snapshot, workload: Workload, why: Reason) -> Raise | None:

@@ -9,6 +9,7 @@ import time
 
 from tests.bench.figure_api import cli_start, dry_run, list_of_workloads, submits
 from tests.bench.figure_core import cycle_over_many_queues, large_gang_placed, shares_of_random_trees
+from tests.bench.figure_explain import advice_done
 from tests.bench.figure_node import devices_withdrawn, large_gang
 from tests.bench.figure_offline import plan_of_a_thousand_nodes
 from tests.bench.figure_placement import large_fleet, other_loads, placement
@@ -30,6 +31,7 @@ FIGURES: dict[str, Figure] = {
     "D": large_gang_placed,
     "I": cycle_over_many_queues,
     "J": shares_of_random_trees,
+    "P": advice_done,
     "warm-start": warm_start,
     "idle-memory": idle_memory,
     "submits": submits,

@@ -1,5 +1,6 @@
 """Laws of what is advised to those who wait: doing it starts them, and whatever was looked at stays as it was."""
 
+import pytest
 from hypothesis import given
 
 from controlplane.core.advising import Bounds, Question, advise
@@ -10,17 +11,18 @@ from controlplane.core.plan import Admit, Plan
 from controlplane.core.policy import Policy
 from controlplane.core.records import plan_hash
 from controlplane.core.scenario import tree_of
+from controlplane.core.snapshot import Snapshot
 from tests.builders.core import NOW, AWorld
 from tests.laws.worlds import LAW, crowded, worlds
 from tests.support.doing import done
+from tests.support.waiting_worlds import waiting_world
 
 
 def starts(plan: Plan, workload: WorkloadId) -> bool:
     return any(isinstance(each, Admit) and each.workload == workload for each in plan.decisions)
 
 
-def _doing_it_starts_it(world: AWorld) -> None:
-    snapshot = world.build()
+def _doing_it_starts_it(snapshot: Snapshot) -> None:
     for workload in sorted(snapshot.waiting):
         for advice in advise(Question(snapshot, Policy(), NOW, workload)).advice:
             changed, asker = done(snapshot, workload, advice, NOW)
@@ -31,13 +33,18 @@ def _doing_it_starts_it(world: AWorld) -> None:
 @LAW
 @given(world=worlds())
 def test_doing_what_is_advised_starts_it(world: AWorld) -> None:
-    _doing_it_starts_it(world)
+    _doing_it_starts_it(world.build())
 
 
 @LAW
 @given(world=crowded())
 def test_doing_what_is_advised_starts_it_where_everything_is_borrowed(world: AWorld) -> None:
-    _doing_it_starts_it(world)
+    _doing_it_starts_it(world.build())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_doing_what_is_advised_starts_it_in_fleets_of_racks(seed: int) -> None:
+    _doing_it_starts_it(waiting_world(seed))
 
 
 @LAW
