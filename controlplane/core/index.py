@@ -77,7 +77,7 @@ class FleetIndex:
         for size, size_class in self._classes.items():
             size_class.grow_old()
             size_class.allowed = self._allowed(size)
-            size_class.update(self._counts(size_class, changed))
+            size_class.touch(changed)
         return self
 
     def size_class(self, size: PodSize) -> SizeClass:
@@ -89,7 +89,7 @@ class FleetIndex:
             return size_class
         if len(self._classes) >= CLASSES_MAX:
             self._classes = {at: kept for at, kept in self._classes.items() if not kept.is_special}
-        size_class = self._classes[counted] = SizeClass(counted, self.tree, self._allowed(counted))
+        size_class = self._classes[counted] = SizeClass(counted, self.tree, self._allowed(counted), self._counts)
         nodes: Collection[int] = self.free.get(size.flavor, ()) if size.devices else range(len(self.tree.nodes))
         if size_class.allowed is not None and len(size_class.allowed) < len(nodes):
             nodes = size_class.allowed
@@ -322,7 +322,7 @@ class FleetIndex:
             if crowded or (needing and size_class.has_needs):
                 nodes = nodes | crowded | (needing if size_class.has_needs else _NO_NODES)
             if nodes and not (size_class.allowed is not None and size_class.allowed.isdisjoint(nodes)):
-                size_class.update(self._counts(size_class, nodes))
+                size_class.touch(nodes)
 
     def _take_units(self, node: int, flavor: FlavorName, amount: int) -> None:
         free = self.free.setdefault(flavor, {})
@@ -345,7 +345,7 @@ class FleetIndex:
         self._count_open(index, 1)
         self.version[self.tree.cluster_of[index]] += 1
         for size_class in self._classes.values():
-            size_class.update(self._counts(size_class, [index]))
+            size_class.touch([index])
 
 
 def _rules_of(size: PodSize) -> tuple[NodeRules, bool]:

@@ -4,7 +4,7 @@ The tightest domain that holds n pods is two shifts away, and a change of one no
 on nodes is `index`'s to know.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from controlplane.core.demand import NodeRules, PodNeeds
@@ -75,6 +75,10 @@ class Take(NamedTuple):
         return Take(node, flavor, *(-amount for amount in amounts))
 
 
+Recount = Callable[["SizeClass", Collection[int]], list[tuple[int, int]]]
+"""What some nodes would take of a class now: (node, pods) each."""
+
+
 class Follower(Protocol):
     """Counters that are derived from those of a size class."""
 
@@ -89,21 +93,33 @@ _NOTHING: dict[int, int] = {}  # of all groups without members, and most are: a 
 
 
 class SizeClass:
-    """Counters of one pod size: `count[domain]` pods fit, and buckets of domains by count, per group."""
+    """Counters of one pod size: `count[domain]` pods fit, and buckets of domains by count, per group.
 
-    __slots__ = ("_tree", "allowed", "at", "count", "followers", "has_needs", "is_special", "is_used", "mask", "size")
+    Nodes that changed are counted again when somebody looks: most looks come after many changes of one node, and what
+    was rolled back before costs next to nothing.
+    """
 
-    def __init__(self, size: PodSize, tree: TopologyTree, allowed: set[int] | None = None) -> None:
+    __slots__ = (
+        "_at", "_count", "_mask", "_recount", "_tree", "allowed", "followers", "has_needs", "is_special", "is_used",
+        "size", "source", "touched",
+    )  # fmt: skip
+
+    def __init__(
+        self, size: PodSize, tree: TopologyTree, allowed: set[int] | None = None, recount: Recount | None = None
+    ) -> None:
         self.size = size
+        self.source: SizeClass = self  # what has to be settled before these counters are true
+        self._recount = recount
+        self.touched: dict[int, None] = {}
         self.allowed = allowed  # the nodes that its rules let it on; None: every one
         self.has_needs = any(size[2:7])
         self.is_special = self.has_needs or size.rules is not None
         self.is_used = True  # since the last refresh
         self._tree = tree
         self.followers: dict[object, Follower] = {}
-        self.count = [0] * tree.domains
-        self.mask = [0] * len(tree.members)
-        self.at: list[dict[int, int]] = [{} if members else _NOTHING for members in tree.members]  # count -> domains
+        self._count = [0] * tree.domains
+        self._mask = [0] * len(tree.members)
+        self._at: list[dict[int, int]] = [{} if members else _NOTHING for members in tree.members]  # count -> domains
 
     def grow_old(self) -> None:
         """A cycle begins: what follows these counters and was not asked for in the last one costs nothing more."""
@@ -111,6 +127,37 @@ class SizeClass:
         for follower in self.followers.values():
             follower.is_used = False
         self.is_used = False
+
+    @property
+    def count(self) -> list[int]:
+        """How many pods fit into each domain."""
+        if self.source.touched:
+            self.source.settle()
+        return self._count
+
+    @property
+    def mask(self) -> list[int]:
+        """For each group, a bit for each count that occurs."""
+        if self.source.touched:
+            self.source.settle()
+        return self._mask
+
+    @property
+    def at(self) -> list[dict[int, int]]:
+        """For each group, the domains of each count, as bits."""
+        if self.source.touched:
+            self.source.settle()
+        return self._at
+
+    def touch(self, nodes: Iterable[int]) -> None:
+        """Something changed on these nodes."""
+        self.touched.update(nodes if isinstance(nodes, dict) else dict.fromkeys(nodes))
+
+    def settle(self) -> None:
+        """Count again what was touched."""
+        nodes, self.touched = self.touched, {}
+        assert self._recount is not None, "only what is counted on nodes is touched"
+        self.update(self._recount(self, nodes))
 
     def largest(self, group: int) -> int:
         """The largest count in a group."""
@@ -153,7 +200,7 @@ class SizeClass:
 
     def update(self, changed: Iterable[tuple[int, int]]) -> None:
         """Set the counts of some nodes; every domain above follows once, not once per node."""
-        tree, count = self._tree, self.count
+        tree, count = self._tree, self._count
         parent, bit_below, bit_level, level_group = tree.parent, tree.bit_below, tree.bit_level, tree.level_group
         pending = [(node, new - count[node]) for node, new in changed if new != count[node]]
         moved = [node for node, _ in pending] if self.followers else ()
@@ -178,18 +225,18 @@ class SizeClass:
         return self._tree.members[group][(bits & -bits).bit_length() - 1]
 
     def _move(self, group: int, bit: int, old: int, new: int) -> None:
-        at = self.at[group]
+        at = self._at[group]
         if old:
             rest = at[old] ^ bit
             if rest:
                 at[old] = rest
             else:
                 del at[old]
-                self.mask[group] ^= 1 << old
+                self._mask[group] ^= 1 << old
         if new:
             have = at.get(new)
             if have is None:
                 at[new] = bit
-                self.mask[group] |= 1 << new
+                self._mask[group] |= 1 << new
             else:
                 at[new] = have | bit

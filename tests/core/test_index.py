@@ -4,6 +4,7 @@ from controlplane.core.capacity import Taint
 from controlplane.core.demand import NodeRules, StrategyName, Toleration
 from controlplane.core.ids import NodeId
 from controlplane.core.index import NO_FLAVOR, PODS_PER_NODE_MAX, FleetIndex, PodSize, Take
+from controlplane.core.placement.counters import SliceClass
 from controlplane.core.placement.registry import STRATEGIES
 from controlplane.core.topology import natural
 from tests.builders.core import A100, H100, AWorld, a_world
@@ -135,6 +136,20 @@ def test_a_node_that_is_tainted_later_is_left_from_then_on() -> None:
     snapshot = world.build()
     index.refreshed(snapshot.clusters, snapshot.nodes, {world.node_named("b0-r0-n1").id})
     assert ones.count[:3] == [1, 1, 1]
+
+
+def test_counters_and_what_follows_them_are_true_whenever_somebody_looks() -> None:
+    world = a_world().cluster("east").racks(2, 2)
+    index = index_of(world)
+    pods, rack = index.size_class(PodSize(H100, 8)), index.tree.ancestor(0, 1)
+    slices = pods.followers["pairs"] = SliceClass(index.tree, pods, 2, {max(world.clusters): 1})
+    assert (slices.count[rack], pods.count[rack]) == (1, 2)
+    index.take([PodSize(H100, 8).take(0, 1)])
+    assert (slices.count[rack], pods.count[rack]) == (0, 1)
+    index.close(1)
+    assert (slices.largest(index.tree.group_of_level[max(world.clusters), 1]), pods.count[rack]) == (1, 0)
+    index.rollback(0)
+    assert (slices.count[rack], pods.count[rack]) == (1, 2)
 
 
 def test_only_nodes_that_are_named_are_looked_at_again() -> None:

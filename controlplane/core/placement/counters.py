@@ -45,7 +45,8 @@ class SliceClass(SizeClass):
     def __init__(self, tree: TopologyTree, pods: SizeClass, size: int, level: Mapping[ClusterId, int]) -> None:
         """`level` is the index of the slices' level in each cluster that has it."""
         super().__init__(pods.size, tree)
-        self._pods, self._size, self._level = pods, size, level
+        self.source = self._pods = pods
+        self._size, self._level = size, level
         self.follow([node for node in range(len(tree.nodes)) if pods.count[node]])
 
     def follow(self, nodes: Sequence[int]) -> None:
