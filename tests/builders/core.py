@@ -19,7 +19,7 @@ from controlplane.core.ids import AttemptNumber, ClusterId, FlavorName, NodeId, 
 from controlplane.core.lifecycle import AttemptState, ClusterState
 from controlplane.core.plan import Admit
 from controlplane.core.snapshot import Snapshot
-from controlplane.core.tenancy import Queue, Quota
+from controlplane.core.tenancy import Queue, Quota, Spent
 
 H100 = FlavorName("nvidia-h100-80gb")
 A100 = FlavorName("nvidia-a100-80gb")
@@ -120,6 +120,7 @@ class AWorld:
         self.running: dict[WorkloadId, RunningAttempt] = {}
         self.earmarks: dict[WorkloadId, Earmark] = {}
         self.exclusions: list[Exclusion] = []
+        self.spent: list[Spent] = []
 
     def cluster(self, name: str, levels: tuple[str, ...] = LEVELS, **changes: object) -> "AWorld":
         """A ready Cluster with a fresh inventory and the namespace `team`."""
@@ -292,6 +293,7 @@ class AWorld:
             running=dict(self.running),
             earmarks=dict(self.earmarks),
             exclusions=tuple(self.exclusions),
+            spent=tuple(self.spent),
         )
 
 

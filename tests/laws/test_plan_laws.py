@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.core.capacity import Node
 from controlplane.core.cycle import explain, plan_cycle
-from controlplane.core.demand import PodSet, StrategyName, TopologyMode, Workload
+from controlplane.core.demand import StrategyName, TopologyMode, Workload
 from controlplane.core.ids import FlavorName, NodeId, QueueId, WorkloadId
 from controlplane.core.index import FleetIndex
 from controlplane.core.lifecycle import ClusterState
@@ -23,9 +22,9 @@ from controlplane.core.records import plan_hash
 from controlplane.core.scenario import tree_of
 from controlplane.core.snapshot import Snapshot
 from tests.builders.core import NOW, AWorld, a_workload
-from tests.laws.worlds import LAW, crowded, worlds
+from tests.laws.counting import NEEDS, box, has_room, is_crowded
+from tests.laws.worlds import LAW, crowded, is_spent, worlds
 
-NEEDS = ("cpu_milli", "memory_bytes", "rdma", "hugepages_bytes", "local_storage_bytes")
 each_strategy = pytest.mark.parametrize("strategy", STRATEGIES)
 
 
@@ -77,6 +76,7 @@ def test_a_plan_is_whole_fits_nodes_and_accounts_and_keeps_required_levels(
     _no_node_is_given_more_than_it_has(snapshot, plan)
     _no_account_is_charged_beyond_its_ancestors(snapshot, plan)
     _a_required_level_is_one_domain(snapshot, plan)
+    _no_budget_is_passed(snapshot, plan)
 
 
 def _all_in_one_ready_cluster_or_none(snapshot: Snapshot, plan: Plan) -> None:
@@ -134,13 +134,19 @@ def _a_required_level_is_one_domain(snapshot: Snapshot, plan: Plan) -> None:
             pods = [pod for pod in decision.placements[0].pods if pod.pod_set == pod_set.name]
             levels = snapshot.clusters[decision.placements[0].cluster].levels
             depth = levels.index(pod_set.topology_level)
-            assert len({_box(snapshot, pod.node, depth) for pod in pods}) == 1
+            assert len({box(snapshot, pod.node, depth) for pod in pods}) == 1
 
 
-def _box(snapshot: Snapshot, node: NodeId, depth: int) -> tuple[object, ...]:
-    """A node's domain at a level; a node without a label is its own."""
-    domains = snapshot.nodes[node].domains[: depth + 1]
-    return (*domains, "" if all(domains) else node)
+def _no_budget_is_passed(snapshot: Snapshot, plan: Plan) -> None:
+    tree, live = tree_of(snapshot), Counter[QueueId]()
+    for attempt in snapshot.running.values():
+        live.update(tree.path(attempt.queue))
+    for decision in admits(plan):
+        live.update(tree.path(decision.queue))
+        for queue in tree.path(decision.queue):
+            most = snapshot.queues[queue].most_running
+            assert most is None or live[queue] <= most
+            assert not any(is_spent(snapshot.spent, snapshot.queues[queue], flavor) for flavor, _ in decision.charges)
 
 
 @each_strategy
@@ -155,41 +161,7 @@ def test_a_gang_alone_starts_exactly_if_some_domain_has_room_by_plain_counting(
     world.waiting = {alone.id: alone}
     world.earmarks.clear()
     snapshot = world.build()
-    assert bool(admits(plan_of(snapshot))) == _has_room(snapshot, alone)
-
-
-def _has_room(snapshot: Snapshot, workload: Workload) -> bool:
-    """Counted node by node, without the index."""
-    (pod_set,) = workload.pod_sets
-    tree = tree_of(snapshot)
-    wanted = pod_set.devices * pod_set.replicas
-    flavors = [flavor for flavor in pod_set.flavors if tree.available(workload.queue, flavor) >= wanted]
-    excluded = {each.node for each in snapshot.exclusions if each.shape == workload.shape}
-    for cluster in snapshot.clusters.values():
-        depth = -1
-        if pod_set.topology_mode is TopologyMode.REQUIRED:
-            if pod_set.topology_level not in cluster.levels:
-                continue
-            depth = cluster.levels.index(pod_set.topology_level)
-        for flavor in flavors if pod_set.devices else [FlavorName("")]:
-            room: Counter[tuple[object, ...]] = Counter()
-            for node in snapshot.nodes.values():
-                if node.cluster == cluster.id and node.is_schedulable and node.id not in excluded:
-                    room[_box(snapshot, node.id, depth)] += _fits(pod_set, node, flavor)
-            is_open = cluster.state is ClusterState.READY and not cluster.drain + cluster.cordon
-            if is_open and any(pods >= pod_set.replicas for pods in room.values()):
-                return True
-    return False
-
-
-def _fits(pod_set: PodSet, node: Node, flavor: FlavorName) -> int:
-    if not is_eligible(node, pod_set.rules, asks_devices=pod_set.devices > 0):
-        return 0
-    needs = pod_set.needs
-    limits = [(node.pods, 1), (node.free(flavor), pod_set.devices), (node.cpu_milli, needs.cpu_milli)]
-    limits += [(node.memory_bytes, needs.memory_bytes), (node.rdma, needs.rdma)]
-    limits += [(node.hugepages_bytes, needs.hugepages_bytes), (node.local_storage_bytes, needs.local_storage_bytes)]
-    return min(have // asked for have, asked in limits if asked)
+    assert bool(admits(plan_of(snapshot))) == (has_room(snapshot, alone) and not is_crowded(snapshot, alone))
 
 
 @LAW

@@ -1,11 +1,13 @@
 """Generated worlds for the laws: small enough to fail readably, mixed enough to fail."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from controlplane.core.budgets import HOUR, period_of
 from controlplane.core.capacity import Taint
 from controlplane.core.demand import (
     LabelRule,
@@ -17,8 +19,8 @@ from controlplane.core.demand import (
     TopologyMode,
 )
 from controlplane.core.lifecycle import ClusterState
-from controlplane.core.tenancy import Quota
-from tests.builders.core import A100, H100, AWorld, a_workload, a_world
+from controlplane.core.tenancy import Budget, Period, Queue, Quota, Spent
+from tests.builders.core import A100, H100, NOW, AWorld, a_workload, a_world
 
 FLAVORS = (H100, A100)
 # No deadline: a busy machine breaks no law. LAW_EXAMPLES=2000 looks deeper.
@@ -55,6 +57,31 @@ def trees(draw: st.DrawFn) -> AWorld:
             limits = tuple(replace(quota, nominal=None) for quota in limits)
         world.queue_of(path, *limits, weight=draw(st.integers(0, 3)))
     return world
+
+
+@st.composite
+def budgeted(draw: st.DrawFn, world: AWorld) -> AWorld:
+    """The same with a few budgets, some of them used up, and with bounds on what is under way."""
+    for path in draw(st.lists(st.sampled_from(PATHS), max_size=2, unique=True)):
+        queue, flavor = world.queues[path], draw(st.sampled_from(("*", *FLAVORS)))
+        per, hours = draw(st.sampled_from(Period)), draw(st.integers(0, 2))
+        budget = Budget(flavor, hours, per, is_hard=draw(st.booleans()))
+        world.queues[path] = replace(queue, budgets=(budget,))
+        world.spent.append(Spent(queue.id, flavor, per, draw(st.integers(0, 2)) * HOUR, period_of(per, NOW)[0]))
+    for path in draw(st.lists(st.sampled_from(PATHS), max_size=2, unique=True)):
+        world.queues[path] = replace(world.queues[path], most_running=draw(st.integers(0, 3)))
+    return world
+
+
+def is_spent(world_spent: Sequence[Spent], queue: Queue, flavor: str) -> bool:
+    """Whether a hard budget of this very Queue has nothing left for a Flavor; what runs adds nothing here."""
+    used = {(each.queue, each.flavor, each.per): each.device_seconds for each in world_spent}
+    return any(
+        budget.is_hard
+        and budget.flavor in {"*", flavor}
+        and used.get((queue.id, budget.flavor, budget.per), 0) >= budget.device_hours * HOUR
+        for budget in queue.budgets
+    )
 
 
 @st.composite
@@ -115,7 +142,7 @@ def fleets(draw: st.DrawFn, base: st.SearchStrategy[AWorld] | None = None) -> AW
 @st.composite
 def worlds(draw: st.DrawFn, strategy: StrategyName | None = None) -> AWorld:
     """A fleet, a tree, something running, something waiting, an earmark and an exclusion."""
-    world = draw(fleets(trees()))
+    world = draw(budgeted(draw(fleets(trees()))))
     for number in range(draw(st.integers(0, 5))):
         node = draw(st.sampled_from(list(world.nodes.values())))
         flavor = next(iter(node.usable))

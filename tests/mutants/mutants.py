@@ -171,8 +171,8 @@ MUTANTS = (
     Mutant(
         "a warm index forgets what changed but devices",
         "index.py",
-        "size_class.update(self._counts(size_class, changed))",
-        "size_class.update(self._counts(size_class, others))",
+        "            size_class.touch(changed)\n",
+        "            size_class.touch(others)\n",
         "a warm planner would plan another world than a new one",
         (f"{_INDEX}::test_a_refreshed_index_equals_a_new_one",),
     ),
@@ -350,5 +350,21 @@ MUTANTS = (
         "raise KeyError(workload.queue)",
         "one bad object would stop everybody",
         (_told_in("one_bad_object_stops_nobody"),),
+    ),
+    Mutant(
+        "one refusal stands for requests that may do more",
+        "cycle.py",
+        "            tuple(size for pod_set in workload.pod_sets for size in sizes(pod_set, room)),\n",
+        "",
+        "work would wait beside room, because a Queue with less quota had been refused the same before",
+        ("tests/laws/test_conservation_laws.py",),
+    ),
+    Mutant(
+        "a refusal beside excluded nodes stands for everybody",
+        "cycle.py",
+        'workload.shape if workload.shape in self.exclusions else "",',
+        '"",',
+        "work would wait beside nodes that only another shape of pod may not use",
+        ("tests/laws/test_conservation_laws.py",),
     ),
 )

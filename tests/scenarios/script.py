@@ -51,7 +51,6 @@ class Script:
         self.world: AWorld = a_world()
         self.workloads: dict[str, AWorkload] = {}
         self.policy = Policy()
-        self.spent: list[Spent] = []
         self.silent: set[str] = set()
         self.now = NOW
         self.number = 0  # of the cycle
@@ -110,7 +109,7 @@ class Script:
     def _spent(self, names: list[str], options: Options) -> None:
         per, queue = Period(options["per"]), self.world.queues[names[0]].id
         began, _ = period_of(per, self.now)
-        self.spent.append(Spent(queue, options.get("flavor", "*"), per, int(names[1]) * HOUR, began))
+        self.world.spent.append(Spent(queue, options.get("flavor", "*"), per, int(names[1]) * HOUR, began))
 
     def _most(self, names: list[str], options: Options) -> None:
         self.world.queues[names[0]] = replace(self.world.queues[names[0]], most_running=int(names[1]))
@@ -205,12 +204,12 @@ class Script:
         self.policy = replace(self.policy, cluster_preference=preference)
 
     def _explain(self, names: list[str], options: Options) -> Iterator[str]:
-        for reason in explain(self._snapshot(), self.policy, self.now, WorkloadId(names[0])):
+        for reason in explain(self.world.build(), self.policy, self.now, WorkloadId(names[0])):
             yield reason.sentence()
 
     def _cycle(self, names: list[str], options: Options) -> Iterator[str]:
-        plan = plan_cycle(self._snapshot(), self.policy, self.now)
-        again = plan_cycle(_turned(self._snapshot()), self.policy, self.now)
+        plan = plan_cycle(self.world.build(), self.policy, self.now)
+        again = plan_cycle(_turned(self.world.build()), self.policy, self.now)
         assert plan_hash(again) == plan_hash(plan), "the order of input decides nothing"
         self.number += 1
         for decision in plan.decisions:
@@ -220,9 +219,6 @@ class Script:
         if not plan.decisions and not plan.reasons:
             yield "nothing to do"
         self._carry_out(plan)
-
-    def _snapshot(self) -> Snapshot:
-        return replace(self.world.build(), spent=tuple(self.spent))
 
     def _change_cluster(self, name: str, **changes: object) -> None:
         cluster = next(each for each in self.world.clusters.values() if each.name == name)
