@@ -191,7 +191,13 @@ class Reclaimer:
 
 
 def _wishes(asker: Workload) -> list[Workload]:
-    """The asker with no choice of Flavor left: all first choices, then all second ones, and so on."""
+    """The asker with no choice of Flavor left: all first choices, then all second ones, and so on.
+
+    Of an elastic PodSet the least: for more than that nobody is stopped, and nothing is kept.
+    """
+    if any(each.is_elastic for each in asker.pod_sets):
+        sets = tuple(replace(each, replicas=each.least, min_replicas=None) for each in asker.pod_sets)
+        asker = replace(asker, pod_sets=sets)
     choices = max((len(each.flavors) for each in asker.pod_sets), default=0)
     if choices < 2:
         return [asker]

@@ -1,5 +1,6 @@
 """Taking back what is borrowed, seen through whole cycles."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 from controlplane.core.lifecycle import ClusterState
@@ -7,7 +8,7 @@ from controlplane.core.plan import Admit, SetEarmark
 from controlplane.core.policy import Policy
 from controlplane.core.reasons import ReasonCode
 from controlplane.core.tenancy import Quota
-from tests.builders.core import A100, H100, NOW, AWorkload, AWorld, a_workload, a_world
+from tests.builders.core import A100, H100, NOW, AWorkload, AWorld, a_pod_set, a_workload, a_world
 from tests.builders.plans import admitted, codes, kept, planned, sentences, stopped
 
 
@@ -30,6 +31,15 @@ def test_the_newest_borrower_goes_first_and_whole() -> None:
     assert sentences(plan, "b1") == ["8 nvidia-h100-80gb in east are being given back for this workload."]
     reason = next(decision.reason for decision in plan.decisions if not isinstance(decision, Admit | SetEarmark))
     assert reason.sentence() == "Its borrowed 8 nvidia-h100-80gb went back to org/b for b1."
+
+
+def test_for_more_than_the_least_of_an_elastic_gang_nothing_is_taken_nor_kept() -> None:
+    elastic = replace(a_pod_set(4, 4), min_replicas=2)
+    world = a_world().cluster("east").racks(1, 2).queue("org", 0).queue("org/a", 8).queue("org/b", 8)
+    world.runs("a0", "org/a", {"b0-r0-n0": 8, "b0-r0-n1": 8})
+    plan = planned(world.waits(a_workload("b1").in_queue("org/b").with_sets(elastic)))
+    assert stopped(plan) == {"a0": "b1"}
+    assert kept(plan) == {"b1": 8}, "b's own; with 16 it would have a's own as well"
 
 
 def test_a_queue_keeps_its_own_nominal() -> None:
