@@ -237,7 +237,8 @@ class _Cycle:
             namespace,
             workload.shape if workload.shape in self.exclusions else "",
             workload.id if self._is_alone(workload) else "",
-            tuple(sorted(room.items())) if has_choice else (),  # what one PodSet leaves of it decides for the next
+            # What one PodSet leaves of it decides for the next, and what that one lacks is told of its Queue.
+            (workload.queue, *sorted(room.items())) if has_choice else (),
             tuple(size for pod_set in workload.pod_sets for size in sizes(pod_set, room)),
         )
 

@@ -86,6 +86,15 @@ def test_the_cluster_that_reaches_the_level_wins() -> None:
     assert {name.split("-")[0] for name in where(world, plan, "job")} == {"b9"}
 
 
+def test_the_cluster_that_promises_most_by_its_devices_does_not_win_where_cpu_binds() -> None:
+    world = rich(a_world().cluster("west"))
+    for name in ("w0", "w1"):
+        world.node(name, ("b0", "r0"), cpu_milli=1_000)
+    world.cluster("east").node("e0", ("b0", "r0")).node("e1", ("b0", "r0"))
+    plan = planned(world.waits(a_workload().asking(2, 4).needing(cpu_milli=1_000)))
+    assert where(world, plan, "job") == ["e0", "e0"], "in west, no host has CPU for both"
+
+
 def test_the_cluster_with_fewer_domains_wins() -> None:
     world = rich(a_world().cluster("west", ("rack", "host")))
     for number in range(6):
@@ -258,6 +267,17 @@ def test_what_one_queue_lacks_for_two_pod_sets_is_not_said_of_another_that_has_i
     plan = planned(world.waits(*(a_workload(queue).in_queue(f"org/{queue}").with_sets(*sets) for queue in "xy")))
     assert admitted(plan) == ["y"]
     assert sentences(plan, "x") == ["org/x can never use more than 15 nvidia-h100-80gb, and 16 are asked for."]
+
+
+def test_what_queues_with_as_much_left_lack_is_told_of_each_by_its_own_name() -> None:
+    world = a_world().cluster("east").racks(1, 4).queue("org", 64)
+    for name in "xy":
+        world.queue_of(f"org/{name}", Quota(H100, 8, 0), Quota(A100, 0, 0))
+    sets = tuple(PodSet(name, 1, 8, (H100, A100)) for name in ("one", "two"))
+    plan = planned(world.waits(*(a_workload(queue).in_queue(f"org/{queue}").with_sets(*sets) for queue in "xy")))
+    for name in "xy":
+        told = f"org/{name} can never use more than 8 nvidia-h100-80gb, and 16 are asked for."
+        assert sentences(plan, name) == [told]
 
 
 def test_where_the_first_takes_what_only_the_last_could_use_the_other_way_round_is_tried() -> None:
