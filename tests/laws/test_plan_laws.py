@@ -45,7 +45,9 @@ def turned(snapshot: Snapshot) -> Snapshot:
         queues=dict(reversed(list(snapshot.queues.items()))),
         waiting=dict(reversed(list(snapshot.waiting.items()))),
         running=dict(reversed(list(snapshot.running.items()))),
+        earmarks=dict(reversed(list(snapshot.earmarks.items()))),
         exclusions=snapshot.exclusions[::-1],
+        spent=snapshot.spent[::-1],
     )
 
 

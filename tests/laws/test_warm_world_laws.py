@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from hypothesis import given
@@ -10,11 +11,13 @@ from hypothesis import strategies as st
 from controlplane.core.capacity import Node, Taint
 from controlplane.core.cycle import plan_cycle
 from controlplane.core.facts.planning import Change, Table, Value
+from controlplane.core.history import WHOLE
 from controlplane.core.ids import PoolId
 from controlplane.core.policy import Policy
 from controlplane.core.records import World, canonical, plan_hash, to_record
 from controlplane.core.snapshot import Snapshot
-from tests.builders.core import NOW, AWorld
+from controlplane.core.tenancy import Standing
+from tests.builders.core import A100, H100, NOW, AWorld
 from tests.laws.worlds import LAW, worlds
 
 
@@ -28,8 +31,12 @@ def changes_of(snapshot: Snapshot) -> dict[tuple[Table, object], Change]:
         Table.RUNNING: snapshot.running,
         Table.EARMARKS: snapshot.earmarks,
         Table.EXCLUSIONS: {(each.shape, each.node): each for each in snapshot.exclusions},
+        Table.SPENT: {(each.queue, f"{each.per} {each.flavor}"): each for each in snapshot.spent},
     }
     return {(table, key): Change(table, key, row) for table, rows in tables.items() for key, row in rows.items()}
+
+
+ago = st.sampled_from((None, NOW, NOW - timedelta(minutes=50)))
 
 
 @st.composite
@@ -55,6 +62,23 @@ def another_state(draw: st.DrawFn, node: Node) -> Node | None:
     return None
 
 
+@st.composite
+def told_beside(draw: st.DrawFn, snapshot: Snapshot) -> list[Change]:
+    """What is told of the past and of other Pools: any of it, or that there is none."""
+    queues, jobs = st.sampled_from(sorted(snapshot.queues)), st.sampled_from(sorted(snapshot.waiting))
+    some, flavors = st.one_of(st.none(), st.integers(0, 20)), st.sampled_from((H100, A100))
+    standing = st.one_of(st.none(), st.builds(Standing, st.integers(1, WHOLE), st.integers(0, 10**6), reckoned_at=ago))
+    rows = st.one_of(
+        st.builds(Change, st.just(Table.STANDINGS), queues, standing),
+        st.builds(Change, st.just(Table.OWNERS), st.tuples(queues, st.sampled_from(("someone", "ann"))), some),
+        st.builds(Change, st.just(Table.RUNNING_ELSEWHERE), queues, some),
+        st.builds(Change, st.just(Table.USAGE_ELSEWHERE), st.tuples(queues, flavors), some),
+        st.builds(Change, st.just(Table.OWNED_ELSEWHERE), flavors, some),
+        st.builds(Change, st.just(Table.LEFT_OVER), jobs, st.sampled_from((None, 1))),
+    )
+    return draw(st.lists(rows, max_size=4))
+
+
 @LAW
 @given(worlds(), worlds(), st.data())
 def test_a_warm_world_plans_as_one_read_anew_whatever_changed(
@@ -71,6 +95,8 @@ def test_a_warm_world_plans_as_one_read_anew_whatever_changed(
             for node in data.draw(st.lists(st.sampled_from(nodes), max_size=3, unique_by=lambda each: each.id)):
                 now = data.draw(another_state(node))
                 wanted[Table.NODES, node.id] = Change(Table.NODES, node.id, now)
+            beside = data.draw(told_beside(warm.freeze()))
+            wanted.update({(change.table, change.key): change for change in beside})
         gone = [replace(change, value=None) for key, change in rows.items() if key not in wanted]
         warm.apply([*gone, *(change for key, change in wanted.items() if rows.get(key) != change)])
         rows = {key: change for key, change in wanted.items() if change.value is not None}

@@ -367,4 +367,23 @@ MUTANTS = (
         "work would wait beside nodes that only another shape of pod may not use",
         ("tests/laws/test_conservation_laws.py",),
     ),
+    Mutant(
+        "a warm tree does not hear what other Pools use",
+        "warm_tree.py",
+        "elif table is Table.USAGE_ELSEWHERE:",
+        "elif table is Table.OWNERS:",
+        "two Pools would use the same quota",
+        ("tests/laws/test_warm_tree_laws.py", "tests/laws/test_warm_world_laws.py"),
+    ),
+    Mutant(
+        "the order of rows decides who goes first among equals",
+        "fairshare.py",
+        "-workload.priority, workload.submitted_at, workload.id",
+        '-workload.priority, workload.submitted_at, WorkloadId("")',
+        "ties would end in chance, and a replay would be another plan",
+        (
+            "tests/core/test_fairshare.py::test_the_order_of_input_does_not_matter",
+            f"{_PLANS}::test_the_same_world_gives_the_same_plan_in_any_order_warm_or_cold",
+        ),
+    ),
 )
