@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 
 from controlplane.core.advice import Advice, Step, StepKind, step
-from controlplane.core.cycle import Reasons, outcome_in, plan_until
+from controlplane.core.cycle import outcome_in, plan_until
 from controlplane.core.demand import PodSet, TopologyMode
 from controlplane.core.ids import FlavorName, WorkloadId
 from controlplane.core.index import FleetIndex
@@ -19,6 +19,7 @@ from controlplane.core.mending import FIRST, LAST, Mend, Raise, Room, mended, mi
 from controlplane.core.plan import Admit, Plan
 from controlplane.core.policy import Policy
 from controlplane.core.quota import QuotaTree
+from controlplane.core.refusals import Reasons
 from controlplane.core.snapshot import Snapshot
 from controlplane.core.supposing import (
     ImpossibleSupposition,
@@ -41,10 +42,13 @@ QUEUES_MAX = 20_000  # a changed tree is built anew: not for more
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much may be tried. `priority_max` is the highest that the asker may give."""
+    """How much may be tried: work units are looks at who waits, and at nodes where some are added.
+
+    What the world lacks takes half of them at most. `priority_max` is the highest that the asker may give.
+    """
 
     trials_max: int = 32
-    work_units_max: int = 60_000
+    work_units_max: int = 100_000
     priority_max: int = PRIORITY_MAX
 
 
@@ -93,7 +97,7 @@ def advise(asked: Question, bounds: Bounds = BOUNDS) -> Told:
                 advice.append(each)  # noqa: PERF402 - what was found before the bounds end stays
     except _Spent:
         return Told(found, tuple(advice), is_all=False)
-    return Told(found, tuple(advice))
+    return Told(found, tuple(advice), is_all=not adviser.is_cut)
 
 
 class _Adviser:
@@ -105,7 +109,7 @@ class _Adviser:
         self.bounds, self.index, self.tree, self.plan = bounds, index, asked.tree, plan
         self.workload = self.snapshot.waiting[self.id]
         self.reasons = plan.reasons.get(self.id, ())
-        self.trials, self.work = 0, 0
+        self.trials, self.work, self.is_cut = 0, 0, False
 
     def looks(self) -> Sequence[Callable[[], Iterator[Advice]]]:
         return self.mends, self.flavors, self.topologies, self.replicas, self.clusters, self.priorities
@@ -116,7 +120,8 @@ class _Adviser:
         reasons: Reasons = self.reasons
         for already in range(MENDS_MAX):
             more = missing(self.snapshot, self.workload, reasons, max(1, 2 ** (already - 1)))
-            if not more or not self._goes_on(done, more):
+            self.is_cut = 2 * self.work > self.bounds.work_units_max
+            if not more or self.is_cut or not self._goes_on(done, more):
                 return
             done = together([*done, *more])
             found = self._mended(done)
@@ -242,7 +247,8 @@ class _Adviser:
         if self.trials >= self.bounds.trials_max or self.work >= self.bounds.work_units_max:
             raise _Spent
         plan = plan_until(changed, self.policy, self.now, self.id, index, tree)
-        self.trials, self.work = self.trials + 1, self.work + plan.work_units
+        looks = max(plan.work_units, len(changed.waiting)) + (len(changed.nodes) if index is None else 0)
+        self.trials, self.work = self.trials + 1, self.work + looks
         return outcome_in(plan, self.id)
 
 

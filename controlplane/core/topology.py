@@ -6,6 +6,7 @@ Fixed for as long as the set of Nodes and their labels is; what is free on them 
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 
 from controlplane.core.capacity import Cluster, Node
 from controlplane.core.ids import ClusterId, NodeId
@@ -16,6 +17,7 @@ NaturalKey = tuple[tuple[int, int, str], ...]
 WHOLE_CLUSTER = -1  # the level of a cluster's own domain
 
 
+@lru_cache(maxsize=65_536)  # a fleet is numbered anew for each what-if that adds nodes
 def natural(text: str) -> NaturalKey:
     """A key that sorts rack-2 before rack-10, so that ranks follow the numbering of the fabric."""
     parts = _DIGITS.split(text)

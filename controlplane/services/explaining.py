@@ -26,7 +26,7 @@ from controlplane.services.plan_told import reason_view
 from controlplane.services.ports.unit_of_work import UnitOfWorkFactory
 from controlplane.services.priorities import GRANTED_TO_ALL
 
-BOUNDS = Bounds(trials_max=32, work_units_max=20_000)  # a question takes no longer than that
+BOUNDS = Bounds(trials_max=32, work_units_max=60_000)  # about a second, however many wait
 NO_TRIALS = Bounds(trials_max=0)
 WORDS_SHOWN = 2
 SAID_NOTHING = "Error"  # the kubelet's word for any bad end
