@@ -11,6 +11,7 @@ of the others; two that decide in the same moment may pass it by what both admit
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 
 from controlplane.core.demand import PodSet, Workload
 from controlplane.core.ids import FlavorName, QueueId
@@ -22,6 +23,7 @@ from controlplane.core.tenancy import Budget, Period, Spent
 
 EVERY_FLAVOR = "*"
 HOUR = 3_600
+_NONE: Mapping[str, tuple[QueueId, "Balance"]] = MappingProxyType({})
 _SECOND = timedelta(seconds=1)
 _MONTHS = {Period.MONTH: 1, Period.QUARTER: 3, Period.YEAR: 12}
 
@@ -105,6 +107,8 @@ class Allowances:
 
     def is_over(self, queue: QueueId) -> bool:
         """Whether a soft budget of this very Queue is used up: it goes behind its siblings."""
+        if not self._spent:  # who has used nothing is over no budget
+            return False
         return any(not at.budget.is_hard and at.left == 0 for at in self._of(queue))
 
     def crowded(self, workload: Workload) -> Reason | None:
@@ -124,6 +128,8 @@ class Allowances:
 
     def _hard(self, leaf: QueueId) -> Mapping[str, tuple[QueueId, Balance]]:
         """By Flavor, the hard budget nearest to the leaf that is used up."""
+        if not self._spent:
+            return _NONE
         found = self._used_up.get(leaf)
         if found is None:
             found = self._used_up[leaf] = {}
