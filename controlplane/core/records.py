@@ -284,13 +284,14 @@ def _new_encoder(kind: type) -> Encoder:
 def _plan_to_record(value: object) -> Json:
     """Of thousands that wait for the same Reasons, these are told once, with whom they are for."""
     plan = cast("Plan", value)
-    texts: dict[int, str] = {}  # by identity: what one request was told, an equal one is told
+    texts: dict[object, str] = {}
     waiting: dict[str, tuple[Json, list[Json]]] = {}
     for workload, reasons in plan.reasons.items():
-        text = texts.get(id(reasons))
+        same = tuple([(each.code, *each.facts.items()) for each in reasons])
+        text = texts.get(same)
         if text is None:
             record = to_record(reasons)
-            text = texts[id(reasons)] = canonical(record)
+            text = texts[same] = canonical(record)
             waiting.setdefault(text, (record, []))
         waiting[text][1].append(workload)
     why: list[Json] = [[waiting[text][0], sorted(waiting[text][1], key=str)] for text in sorted(waiting)]

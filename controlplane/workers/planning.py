@@ -20,6 +20,7 @@ from controlplane.services.scheduling import Planner, Step
 
 log = structlog.get_logger(__name__)
 RENEW_SECONDS = 1.0
+STANDBY_SECONDS = 0.3  # between two looks whether a Pool is to be had
 HUNG_SECONDS = 60.0  # far more than a cycle may take
 CYCLES_IN_A_ROW_MAX = 50  # then other Pools get their turn
 
@@ -122,7 +123,7 @@ class PlannerLoop:
                 self._renew()
             except Exception as error:  # noqa: BLE001 - the database may be away; leases lapse by themselves then
                 log.warning("lease not renewed", error=type(error).__name__, text=str(error)[:200])
-            if self._stop.wait(RENEW_SECONDS):
+            if self._stop.wait(RENEW_SECONDS if self._held.issuperset(self._planners) else STANDBY_SECONDS):
                 return
 
     def _renew(self) -> None:

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tests.bench.measuring import LEVELS
 from tests.services.planes import Plane
@@ -51,9 +52,9 @@ def measure(plane: Plane, gangs: Sequence[Gang]) -> tuple[float, Mapping[str, fl
     return reached.total() / seconds, {name: round(100 * count / placed, 1) for name, count in shares.items()}
 
 
-def gangs_of(rows: Iterable[object]) -> list[Gang]:
+def gangs_of(rows: Iterable[Any]) -> list[Gang]:
     """The gangs of rows with `replicas`, `devices` and `flavor`."""
-    return [Gang(row.replicas, row.devices, row.flavor) for row in rows]  # type: ignore[attr-defined]
+    return [Gang(row.replicas, row.devices, row.flavor) for row in rows]
 
 
 def _place(nodes: Sequence[_Node], gang: Gang) -> int | None:
