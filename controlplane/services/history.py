@@ -8,6 +8,7 @@ themselves only ever see rows, so replay agrees.
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from controlplane.core.decay import decayed, microseconds
 from controlplane.core.history import WHOLE, Account, Gathering, Owner, Past, Use, carried, reckoned
@@ -18,6 +19,9 @@ from controlplane.core.snapshot import Snapshot
 from controlplane.services.ports.unit_of_work import UnitOfWork
 
 LOOK_SECONDS = 10
+
+Key = TypeVar("Key")
+Told = TypeVar("Told")
 
 
 class PoolHistory:
@@ -71,10 +75,16 @@ class PoolHistory:
         pasts |= {account: Past(amount) for account, amount in more.items() if account not in stored}
         known = {account: past for account, past in pasts.items() if account[0] in tree}
         owners = self._owners.amounts(now)
-        for owner, (used, at) in uow.history.owners(self._pool).items():
+        known_owners = uow.history.owners(self._pool)
+        for owner, (used, at) in known_owners.items():
             owners[owner] = owners.get(owner, 0) + decayed(used, max(0, microseconds(now - at)), half_life)
         seconds = {owner: used // WHOLE * WHOLE for owner, used in owners.items()}  # below one, nobody is told of it
-        uow.history.write(self._pool, reckoned(tree, policy, owned, known, self._use.wants), seconds, now)
+        weighed = reckoned(tree, policy, owned, known, self._use.wants)
+        weighed |= {account: Past() for account in stored if account[0] not in tree}
+        # A row that said nothing and says nothing again is left to grow old, and goes in the end.
+        news = {account: past for account, past in weighed.items() if past != Past() or _says(stored, account)}
+        used_by = {owner: used for owner, used in seconds.items() if used or _says(known_owners, owner)}
+        uow.history.write(self._pool, news, used_by, now)
 
     def put_off(self, now: datetime) -> None:
         """It could not be reckoned; it is tried again in its time, with all that was gathered."""
@@ -84,3 +94,8 @@ class PoolHistory:
         """What was gathered is in the rows."""
         self._reckoned_at = now
         self._queues, self._owners = Gathering(self._half_life), Gathering(self._half_life)
+
+
+def _says(stored: Mapping[Key, tuple[Told, datetime]], key: Key) -> bool:
+    """Whether a stored row says anything."""
+    return key in stored and stored[key][0] not in (0, Past())

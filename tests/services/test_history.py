@@ -251,3 +251,29 @@ def test_rows_that_say_nothing_go_after_a_day(plane: Plane) -> None:
     with plane.uow() as uow:
         uow.history.write(plane.pool, {}, {}, now)
     assert [row.flavor for row in plane.rows("SELECT flavor FROM queue_history")] == ["flavor-0"]
+
+
+def test_what_has_faded_is_forgotten_however_often_it_is_reckoned(plane: Plane) -> None:
+    _, _, a, _ = two_teams(plane)
+    gone = plane.queue("org/gone")
+    snapshot, now = as_read(plane)
+    tree, history = tree_of(snapshot), PoolHistory(plane.pool)
+    history.look(snapshot, POLICY, use_after(snapshot, Plan(), tree, now), now)
+    plane.do("UPDATE queue SET deleted_at = now() WHERE id = :gone", gone=gone)
+    plane.do(
+        """INSERT INTO queue_history (pool_id, queue_id, flavor, contended, weight, credit, reckoned_at)
+           VALUES (:pool, :queue, :flavor, 1000000000, 900000, -7, :at)""",
+        pool=plane.pool, queue=gone, flavor=H100, at=now,
+    )  # fmt: skip
+    without = tree_of(as_read(plane)[0])
+    at = now + timedelta(hours=HOURS)
+    history.look(snapshot, POLICY, Use(), at)
+    for hours in (0, *[20 * POLICY.history_half_life_seconds // 3_600, 9, 9, 9, 9]):
+        at += timedelta(hours=hours)
+        with plane.uow() as uow:
+            history.reckon(uow, POLICY, without, {FLAVOR: 16}, at)
+        history.reckoned(at)
+        if not hours:
+            assert {row.queue_id for row in plane.rows("SELECT queue_id FROM queue_history")} == {a, gone}
+    assert not plane.rows("SELECT queue_id FROM queue_history"), "neither faded Queues nor one that is no more"
+    assert not plane.rows("SELECT owner FROM owner_history")
