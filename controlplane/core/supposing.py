@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from controlplane.core.cycle import Reasons, outcome
+from controlplane.core.cycle import outcome
 from controlplane.core.demand import PodSet, TopologyMode, Workload
 from controlplane.core.ids import AttemptNumber, FlavorName, QueueId, WorkloadId
 from controlplane.core.index import FleetIndex
 from controlplane.core.plan import Admit
 from controlplane.core.policy import Policy
 from controlplane.core.quota import QuotaTree
+from controlplane.core.refusals import Reasons
 from controlplane.core.snapshot import Snapshot
 
 

@@ -1,8 +1,9 @@
 """All Reasons of all that wait, asked at once: the same as each would be told alone."""
 
-from controlplane.core.cycle import REASONS_MAX, explain, explain_all, plan_cycle
+from controlplane.core.cycle import explain, explain_all, plan_cycle
 from controlplane.core.ids import WorkloadId
 from controlplane.core.policy import Policy
+from controlplane.core.refusals import REASONS_MAX
 from tests.builders.core import NOW, AWorld, a_workload, a_world
 
 

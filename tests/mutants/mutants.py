@@ -345,7 +345,7 @@ MUTANTS = (
     ),
     Mutant(
         "Workloads of no Queue end the cycle",
-        "cycle.py",
+        "refusals.py",
         "return reason(ReasonCode.QUEUE_UNKNOWN, queue=workload.queue)",
         "raise KeyError(workload.queue)",
         "one bad object would stop everybody",
@@ -353,7 +353,7 @@ MUTANTS = (
     ),
     Mutant(
         "one refusal stands for requests that may do more",
-        "cycle.py",
+        "refusals.py",
         "            tuple(size for pod_set in workload.pod_sets for size in sizes(pod_set, room)),\n",
         "",
         "work would wait beside room, because a Queue with less quota had been refused the same before",
@@ -361,8 +361,8 @@ MUTANTS = (
     ),
     Mutant(
         "a refusal beside excluded nodes stands for everybody",
-        "cycle.py",
-        'workload.shape if workload.shape in self.exclusions else "",',
+        "refusals.py",
+        'workload.shape if workload.shape in self._exclusions else "",',
         '"",',
         "work would wait beside nodes that only another shape of pod may not use",
         ("tests/laws/test_conservation_laws.py",),
