@@ -206,6 +206,7 @@ def _rules(text: str) -> NodeRules:
 
 def _workload(row: SqlRow, pod_sets: tuple[PodSet, ...]) -> Workload:
     clusters = known_json(row.clusters) if row.clusters else {}
+    old_place = tuple(NodeId(node) for node in known_json(row.old_place))
     return Workload(
         id=WorkloadId(row.id),
         name=row.name,
@@ -221,8 +222,8 @@ def _workload(row: SqlRow, pod_sets: tuple[PodSet, ...]) -> Workload:
         cluster_selector=tuple(sorted((clusters.get("selector") or {}).items())),
         shape=row.shape,
         not_before=row.not_before,
-        is_repair=False,
-        preferred_nodes=tuple(NodeId(node) for node in known_json(row.old_place)),
+        is_repair=bool(old_place),  # only an end by the infrastructure leaves one, until it ends otherwise
+        preferred_nodes=old_place,
         disturbances=row.infrastructure_ends,
         clusters_max=clusters.get("max") or 1,
         requires=tuple(_facts(known_json(row.requires) if row.requires else None)),

@@ -20,7 +20,7 @@ from controlplane.core.facts.attempts import (
     WorkloadMove,
 )
 from controlplane.core.facts.ledger import AccountKey, Proof, Usage
-from controlplane.core.ids import ClusterId
+from controlplane.core.ids import ClusterId, NodeId
 from controlplane.core.lifecycle import (
     AttemptEvent,
     AttemptState,
@@ -333,14 +333,15 @@ def _close_workload(work: Work) -> None:
     elif state is not WorkloadState.STOPPING:
         return
     elif work.fact.outcome in _RETURNS:
-        _move(work, WorkloadEvent.REQUEUED, not_before=_not_before(work))
+        repairs_no_more = () if work.fact.outcome is Outcome.PREEMPTED else None
+        _move(work, WorkloadEvent.REQUEUED, not_before=_not_before(work), old_place=repairs_no_more)
     elif work.fact.verdict == Fault.INFRASTRUCTURE:
         _requeue_in_old_place(work)
     elif work.fact.verdict == Fault.PROGRAM:
         failures = work.before.program_failures + 1
         is_left = failures < work.before.max_attempts
         event = WorkloadEvent.REQUEUED if is_left else WorkloadEvent.GIVEN_UP
-        _move(work, event, program_failures=failures)
+        _move(work, event, program_failures=failures, old_place=())
     else:
         work.move = replace(_unmoved(work), next_check_at=work.fact.evidence_until)
 
@@ -349,9 +350,7 @@ def _requeue_in_old_place(work: Work) -> None:
     ends = work.before.infrastructure_ends + 1
     wait = None if ends < 3 else work.now + timedelta(seconds=work.policy.backoff_seconds * 2 ** min(ends, 6) // 8)
     place = tuple(dict.fromkeys(pod.node for pod in sorted(work.pods.values(), key=lambda pod: pod.rank)))
-    _move(work, WorkloadEvent.REQUEUED, infrastructure_ends=ends, not_before=wait)
-    assert work.move is not None
-    work.move = replace(work.move, old_place=place)
+    _move(work, WorkloadEvent.REQUEUED, infrastructure_ends=ends, not_before=wait, old_place=place)
 
 
 def _not_before(work: Work) -> datetime | None:
@@ -381,6 +380,7 @@ def _move(
     program_failures: int | None = None,
     infrastructure_ends: int | None = None,
     not_before: datetime | None = None,
+    old_place: tuple[NodeId, ...] | None = None,
 ) -> None:
     move = work.move or _unmoved(work)
     state = advance_workload(move.state, event)
@@ -391,6 +391,7 @@ def _move(
         program_failures=move.program_failures if program_failures is None else program_failures,
         infrastructure_ends=move.infrastructure_ends if infrastructure_ends is None else infrastructure_ends,
         not_before=not_before,
+        old_place=move.old_place if old_place is None else old_place,
         next_check_at=work.now if state is WorkloadState.PENDING else None,
         reasons=(work.fact.reason,) if is_told and work.fact.reason is not None else None,
     )
