@@ -52,13 +52,13 @@ class Deposed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PlanningTools:
-    """What a planner works with. `number(clusters)` gives new directives their place in the streams."""
+    """What a planner works with. `observe(kind, written, dropped)` is told of each commit, as `commit` tells it."""
 
     uow_factory: UnitOfWorkFactory
     reader: SnapshotReader
     lease_seconds: int
     base_every: int
-    observe: Callable[[str, int, int], None] = field(default=lambda _kind, _done, _dropped: None)
+    observe: Callable[[str, int, int], None] = field(default=lambda _kind, _written, _dropped: None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,6 @@ class Planner:
             return None
         snapshot, index, tree = self._world.freeze()
         plan = plan_cycle(snapshot, reading.policy, reading.now, index, tree)
-        self._left_over = left_over(plan, reading.policy.work_units_max, snapshot.left_over)
         self._remember(snapshot, plan, reading, index, tree)
         return Planned(lease, version, reading, snapshot, plan)
 
@@ -199,6 +198,8 @@ class Planner:
 
     def begin(self, planned: Planned) -> Flight:
         """What is to be written of a cycle; from here on, the world counts as if it were."""
+        units_max = planned.reading.policy.work_units_max
+        self._left_over = left_over(planned.plan, units_max, planned.snapshot.left_over)
         said = self._new_reasons(planned.plan)
         if not planned.plan.decisions and not said:
             return Flight(planned, self._world, None)  # a cycle that changes nothing is not stored

@@ -93,6 +93,28 @@ def test_a_lost_decision_takes_with_it_what_was_planned_on_it(plane: Plane) -> N
     every_cycle_is_the_same_again(plane)
 
 
+def test_a_cycle_that_is_thrown_away_was_nobodys_turn(plane: Plane) -> None:
+    plane.cluster("eu", nodes=4)
+    team = plane.queue("team", nominal=64)
+    plane.do(
+        """INSERT INTO policy (pool_id, version, spec, created_at, created_by)
+           VALUES (:pool, 2, '{"work_units_max": 2, "reclaim": false}', now(), 'test')""",
+        pool=plane.pool,
+    )
+    plane.do("UPDATE pool SET policy_version = 2 WHERE id = :pool", pool=plane.pool)
+    for number in range(8):
+        plane.workload(f"gang-{number}", team, pods=1)
+    planner = plane.planner()
+    flight = planner.begin(planned_by(planner))
+    thrown_away = planner.plan(flight)
+    assert thrown_away is not None
+    assert thrown_away.plan.decisions
+    planner.end(flight, planner.write(flight))
+    again = planned_by(planner)
+    assert again.snapshot.left_over == thrown_away.snapshot.left_over != frozenset()
+    assert again.plan.decisions == thrown_away.plan.decisions
+
+
 def test_what_a_commit_did_not_write_alone_is_read_again(plane: Plane) -> None:
     plane.cluster("eu", nodes=1)
     team = plane.queue("team", nominal=64)
