@@ -38,6 +38,7 @@ class Scenario:
         self.picks: Mapping[FlavorName, StrategyName] = {}
         self.preference: Mapping[ClusterId, int] = {}
         self._legs_kept: dict[WorkloadId, list[Leg]] = {}
+        self._kept: dict[tuple[QueueId, FlavorName], int] = {}  # their sums
         for earmark in sorted(snapshot.earmarks.values(), key=lambda earmark: earmark.workload):
             if earmark.until > now and earmark.workload not in snapshot.running:  # placed, it holds its own room
                 self.keep(earmark)
@@ -78,6 +79,7 @@ class Scenario:
             queue = self.snapshot.waiting[earmark.workload].queue
             legs = [leg for flavor, amount in charges for leg in self.tree.charge(queue, flavor, amount)]
             self._legs_kept[earmark.workload] = legs
+            _add_up(self._kept, legs, 1)
 
     def open_earmark(self, workload: WorkloadId) -> None:
         """Give a Workload's own Earmark back, so that it can use it; roll back if it does not."""
@@ -92,7 +94,7 @@ class Scenario:
         """Give a Workload's own Earmark back for good: it starts."""
         self.open_earmark(workload)
         self.earmarks.pop(workload, None)
-        self._legs_kept.pop(workload, None)
+        _add_up(self._kept, self._legs_kept.pop(workload, ()), -1)
 
     def own_room(self, workload: WorkloadId, room: Mapping[FlavorName, int]) -> Mapping[FlavorName, int]:
         """At least what its own Earmark, which is open, keeps of quota, as far as that is free by now.
@@ -112,12 +114,13 @@ class Scenario:
         self.tree.rollback(mark)
         return {flavor: max(units, min(free.get(flavor, 0), own.get(flavor, 0))) for flavor, units in room.items()}
 
-    def kept_for_others(self, workload: WorkloadId) -> dict[tuple[QueueId, FlavorName], int]:
+    def kept_for_others(self, workload: WorkloadId) -> Mapping[tuple[QueueId, FlavorName], int]:
         """What Earmarks of others make up of the tree's usage, by account."""
-        kept: dict[tuple[QueueId, FlavorName], int] = {}
-        for asker, legs in self._legs_kept.items():
-            for leg in legs if asker != workload else ():
-                kept[leg.queue, leg.flavor] = kept.get((leg.queue, leg.flavor), 0) + leg.amount
+        own = self._legs_kept.get(workload)
+        if not own:
+            return self._kept
+        kept = self._kept.copy()
+        _add_up(kept, own, -1)
         return kept
 
     def close_nodes(self, positions: Iterable[int]) -> None:
@@ -159,6 +162,11 @@ class Scenario:
         for share in earmark.shares:
             amounts[share.flavor] = amounts.get(share.flavor, 0) + share.amount
         return sorted(amounts.items())
+
+
+def _add_up(kept: dict[tuple[QueueId, FlavorName], int], legs: Iterable[Leg], sign: int) -> None:
+    for leg in legs:
+        kept[leg.queue, leg.flavor] = kept.get((leg.queue, leg.flavor), 0) + sign * leg.amount
 
 
 def tree_of(snapshot: Snapshot, owned: Mapping[FlavorName, int] | None = None) -> QuotaTree:
