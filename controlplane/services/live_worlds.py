@@ -1,7 +1,8 @@
 """Live worlds for those who ask questions: one per Pool, remembered by a process, brought up to date for each question.
 
 What a planner would plan on now, read like a planner reads it: whole the first time, then only what changed. Never
-writes. A world that nobody asked for in a while is let go; at most `worlds_max` are kept.
+writes. A world that nobody asked for in a while is let go; at most `worlds_max` are kept. Answers take a while, so that
+at most `questions_max` are waited for at once: the others of a process's threads are for those who ask nothing.
 """
 
 import threading
@@ -18,9 +19,11 @@ from controlplane.core.policy import Policy
 from controlplane.core.quota import QuotaTree
 from controlplane.core.records import World
 from controlplane.core.snapshot import Snapshot
+from controlplane.services.errors import TooMany
 from controlplane.services.ports.planning import SnapshotReader
 
 WORLDS_MAX = 4
+QUESTIONS_MAX = 16  # of the forty threads on which a process answers people
 IDLE_MAX = timedelta(minutes=10)
 
 
@@ -62,24 +65,40 @@ class _Held:
 class LiveWorlds:
     """Safe for threads; questions about one Pool are answered one after the other."""
 
-    def __init__(self, reader: SnapshotReader, worlds_max: int = WORLDS_MAX, idle_max: timedelta = IDLE_MAX) -> None:
+    def __init__(
+        self,
+        reader: SnapshotReader,
+        worlds_max: int = WORLDS_MAX,
+        idle_max: timedelta = IDLE_MAX,
+        questions_max: int = QUESTIONS_MAX,
+    ) -> None:
         """Nothing is read yet."""
         self._reader, self._worlds_max, self._idle_max = reader, worlds_max, idle_max
+        self._places = threading.BoundedSemaphore(questions_max)
         self._lock = threading.Lock()
         self._held: OrderedDict[PoolId, _Held] = OrderedDict()  # the last asked last
 
     @contextmanager
     def of(self, pool: PoolId) -> Iterator[LiveWorld]:
-        """The Pool as it is now, for as long as the block lasts."""
+        """The Pool as it is now, for as long as the block lasts; raises TooMany."""
+        if not self._places.acquire(blocking=False):
+            raise TooMany("many ask why work waits, and each answer takes a while; ask again in a second")
+        try:
+            held = self._held_of(pool)
+            with held.lock:
+                world = held.now(self._reader)
+                yield world
+            self._let_go(world.now)
+        finally:
+            self._places.release()
+
+    def _held_of(self, pool: PoolId) -> _Held:
         with self._lock:
             held = self._held.setdefault(pool, _Held(pool))
             self._held.move_to_end(pool)
             while len(self._held) > self._worlds_max:
                 self._held.popitem(last=False)
-        with held.lock:
-            world = held.now(self._reader)
-            yield world
-        self._let_go(world.now)
+        return held
 
     def _let_go(self, now: datetime) -> None:
         with self._lock:

@@ -1,0 +1,34 @@
+"""What one question may do to others that are asked of the same process: nothing that they would notice."""
+
+import pytest
+
+from controlplane.core.ids import FlavorName, PoolId, QueueId
+from controlplane.core.scenario import tree_of
+from controlplane.services.errors import TooMany
+from controlplane.services.live_worlds import LiveWorlds
+from tests.services.planes import H100, Plane
+
+
+def break_down(worlds: LiveWorlds, pool: PoolId, queue: QueueId) -> None:
+    with worlds.of(pool) as world:
+        world.tree.charge(queue, FlavorName(H100), 8)
+        raise ZeroDivisionError
+
+
+def test_a_question_that_broke_down_half_way_leaves_nothing_behind(plane: Plane) -> None:
+    worlds = LiveWorlds(plane.tools.reader, questions_max=1)
+    lab = QueueId(plane.queue("lab", nominal=32))
+    plane.cluster("east", nodes=2)
+    with pytest.raises(ZeroDivisionError):
+        break_down(worlds, plane.pool, lab)
+    with worlds.of(plane.pool) as world:
+        assert world.tree.account_rows() == tree_of(world.snapshot).account_rows()
+
+
+def test_more_questions_than_a_process_answers_at_once_are_told_to_come_again(plane: Plane) -> None:
+    other = PoolId(plane.do("INSERT INTO pool (name) VALUES ('other') RETURNING id"))
+    worlds = LiveWorlds(plane.tools.reader, questions_max=1)
+    with worlds.of(plane.pool), pytest.raises(TooMany), worlds.of(other):
+        pytest.fail("it was answered")
+    with worlds.of(plane.pool) as world:
+        assert world.snapshot.pool == plane.pool, "the place is free again"
