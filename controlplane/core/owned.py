@@ -3,7 +3,7 @@
 An agent or a probe that says from one moment to the next that devices are not there must not cut everybody's quota at
 once: what counts of one Flavor in one Cluster falls along a line, by Policy's part of what it was, per hour, until it
 meets what is told. What is placed rests on what is there, so nobody is given devices that only count. A Cluster that
-somebody removes counts no more at once, and one that is silent owns what it owned.
+somebody removes and a node that is told to be gone count no more at once; what is silent owns what it owned.
 """
 
 from dataclasses import dataclass

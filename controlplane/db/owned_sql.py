@@ -45,3 +45,12 @@ PUT = text("""
                          CAST(:peaks AS bigint[]), CAST(:sinces AS timestamptz[]))
     ON CONFLICT (cluster_id, flavor) DO UPDATE
     SET units = excluded.units, peak = excluded.peak, since = excluded.since""")
+
+# Nodes that are told to be gone count no more at once; what vanishes from one that is there falls damped.
+LET_GO = text("""
+    UPDATE cluster_owned AS kept SET units = greatest(0, kept.units - gone.units),
+        peak = greatest(0, kept.units - gone.units, kept.peak - gone.units)
+    FROM (
+        SELECT cluster_id, flavor, sum(owned) AS units FROM node_flavor
+        WHERE node_id = ANY(CAST(:nodes AS bigint[])) AND owned > 0 GROUP BY cluster_id, flavor
+    ) AS gone WHERE kept.cluster_id = gone.cluster_id AND kept.flavor = gone.flavor""")

@@ -89,7 +89,9 @@ def _number_directives(container: Container) -> int:
 
 def _sync_accounts(container: Container) -> int:
     with container.uow_factory() as uow:
-        return owned.settle(uow) + accounting.sync_accounts(uow)
+        settled = owned.settle(uow)
+    with container.uow_factory() as uow:  # so that nobody who waits for what counts waits for accounts
+        return settled + accounting.sync_accounts(uow)
 
 
 def _roll_up_usage(container: Container) -> int:

@@ -12,6 +12,7 @@ from controlplane.core.scenario import tree_of
 from controlplane.db.snapshot_reader import SqlSnapshotReader
 from controlplane.services import accounting, owned
 from controlplane.services.ports.unit_of_work import UnitOfWork, run
+from tests.services.agents import node, ready
 from tests.services.planes import H100, Plane
 from tests.support.databases import Database
 
@@ -122,3 +123,25 @@ def test_a_gang_that_a_mad_probe_leaves_no_cluster_for_is_not_refused(plane: Pla
     tell(plane, 0)
     with plane.uow() as uow:
         assert uow.workloads.owned_totals() == {H100: {"eu-west": 64}}
+
+
+def test_a_node_that_is_told_to_be_gone_counts_no_more_at_once_and_devices_of_one_that_is_there_do(
+    database: Database,
+) -> None:
+    plane = Plane(database)
+    agent = ready(plane, "eu", node("n1"), node("n2"), node("n3"))
+    plane.queue("lab")
+    plane.do("INSERT INTO quota (queue_id, flavor) SELECT id, :flavor FROM queue", flavor=H100)
+    look(plane)
+    assert quota(plane) == 24
+    agent.report(removed=["uid-n3"])
+    assert quota(plane) == 16
+    agent.report(node("n2", devices=0))
+    look(plane)
+    assert quota(plane) == 16
+    agent.report(removed=["uid-n2"])
+    assert quota(plane) == 16, "it was told to have none before, so it is not known whose they were"
+    later(plane, hours=5)
+    look(plane)
+    assert quota(plane) == 8
+    plane.close()

@@ -24,6 +24,7 @@ from controlplane.core.facts.fleet import (
 )
 from controlplane.core.ids import ClusterId, FlavorName, NodeId, PoolId
 from controlplane.core.lifecycle import ClusterState
+from controlplane.db import owned_sql
 from controlplane.db.arrays import plain
 from controlplane.db.stores import fleet_sql as sql
 
@@ -144,6 +145,7 @@ class FleetStore:
         removed = [NodeId(one) for one in self._session.scalars(sql.REMOVE_NODES, values)]
         if removed:
             gone = {"nodes": removed, "rows": "[]", "now": self._now}
+            self._session.execute(owned_sql.LET_GO, gone)
             self._session.execute(sql.EMPTY_FLAVORS, gone)
             self._session.execute(sql.REMOVE_DEVICES, gone)
             self._session.execute(sql.END_DISCREPANCIES, gone)
