@@ -181,6 +181,9 @@ def cancel(reference: Reference, output: OutputOption = Output.TABLE) -> None:
 
 def _explain(found: Json) -> None:
     print(render.clean((found["whatIf"] or found)["text"]))
+    for each in [level for level in found["levels"] if level["stops"] and level["holders"]]:
+        held = ", ".join(f"{at['workload']} ({at['queue']}) {at['units']}" for at in each["holders"])
+        print(render.clean(f"  Most {each['flavor']} of {each['queue']} is held by {held}."))
     for each in () if found["whatIf"] else found["advice"]:
         print(f"  {render.clean(each['sentence'])}")
     if not found["whatIf"] and not found["isAllTried"]:

@@ -4,24 +4,33 @@ For one that waits, a planner's view of this very moment is asked (`core.cycle` 
 is true now; Reasons that an earlier cycle stored are the answer where that view cannot be had.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from controlplane.contract.rest.explanations import AdviceView, Explanation, StepView, WhatIf
+from controlplane.contract.rest.explanations import (
+    AdviceView,
+    Explanation,
+    HolderView,
+    LevelView,
+    StepView,
+    WhatIf,
+)
 from controlplane.contract.rest.workloads import PRIORITY_MAX
 from controlplane.core.advice import Advice
 from controlplane.core.advising import Bounds, Question, Told, advise
+from controlplane.core.demand import Workload
 from controlplane.core.facts.queries import Scope, WaitingFact
 from controlplane.core.facts.tenancy import Principal
 from controlplane.core.ids import WorkloadId
+from controlplane.core.levels import levels
 from controlplane.core.lifecycle import WorkloadState
 from controlplane.core.plan import Admit
 from controlplane.core.reasons import Reason, told_within
 from controlplane.services import authz, supposing
 from controlplane.services.authz import Action
 from controlplane.services.errors import Conflict, NotFound
-from controlplane.services.live_worlds import LiveWorlds
+from controlplane.services.live_worlds import LiveWorld, LiveWorlds
 from controlplane.services.plan_told import reason_view
 from controlplane.services.ports.unit_of_work import UnitOfWorkFactory
 from controlplane.services.priorities import GRANTED_TO_ALL
@@ -29,6 +38,7 @@ from controlplane.services.priorities import GRANTED_TO_ALL
 BOUNDS = Bounds(trials_max=32, work_units_max=60_000)  # about a second, however many wait
 NO_TRIALS = Bounds(trials_max=0)
 WORDS_SHOWN = 2
+OTHER_WORK, OTHER_QUEUE = "other work", "another queue"
 SAID_NOTHING = "Error"  # the kubelet's word for any bad end
 
 _STEPS = {
@@ -62,6 +72,7 @@ class _Live:
     """What the world of this moment says."""
 
     told: Told
+    levels: tuple[LevelView, ...] = ()
     what_if: WhatIf | None = None
 
 
@@ -93,6 +104,7 @@ def explained(
         reasons=[reason_view(each) for each in reasons],
         live=live is not None,
         what_if=None if live is None else live.what_if,
+        levels=[] if live is None else list(live.levels),
         advice=[] if live is None else [_advice_view(each) for each in live.told.advice],
         is_all_tried=live is None or live.what_if is not None or live.told.is_all,
     )
@@ -108,15 +120,33 @@ def _live(worlds: LiveWorlds, scope: Scope, fact: WaitingFact, asked: Asked | No
         if asked is None:
             return _Live(advise(question, NO_TRIALS))
         if not asked.suppositions:
-            return _Live(advise(question, _bounds(asked.principal, fact.queue_path)))
+            told = advise(question, _bounds(asked.principal, fact.queue_path))
+            return _Live(told, tuple(_level_views(world, waiting, asked.principal)))
         suppositions = supposing.supposed_from(asked.suppositions, asked.principal, world.snapshot)
-        return _Live(advise(question, NO_TRIALS), supposing.answer(world, waiting, suppositions, scope))
+        return _Live(advise(question, NO_TRIALS), what_if=supposing.answer(world, waiting, suppositions, scope))
 
 
 def _bounds(principal: Principal, path: str) -> Bounds:
     """Nobody is told to give a priority that is not theirs to give."""
     may_push = authz.may(principal, Action.WORKLOAD_PUSH, path)
     return replace(BOUNDS, priority_max=PRIORITY_MAX if may_push else GRANTED_TO_ALL)
+
+
+def _level_views(world: LiveWorld, workload: Workload, principal: Principal) -> Iterator[LevelView]:
+    """Whose work it is that holds what is used up is told to those who see it."""
+    queues, running = world.snapshot.queues, world.snapshot.running
+    for each in levels(world.snapshot, world.now, workload, world.index, world.tree):
+        holders = []
+        for holder in each.holders:
+            path = queues[holder.queue].path
+            sees = authz.sees(principal, path)
+            name = running[holder.workload].name if sees else OTHER_WORK
+            queue = path if sees else OTHER_QUEUE
+            holders.append(HolderView(workload=name, queue=queue, units=holder.units, since=holder.since))
+        yield LevelView(
+            queue=queues[each.queue].path, flavor=each.flavor, wanted=each.wanted, used=each.used, limit=each.limit,
+            available=each.available, stops=each.stops, holders=holders, kept=each.kept,
+        )  # fmt: skip
 
 
 def _advice_view(advice: Advice) -> AdviceView:

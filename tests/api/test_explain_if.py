@@ -159,3 +159,20 @@ def test_nobody_is_advised_to_give_a_priority_that_is_not_theirs_to_give(api: Ap
         told = client.get("/api/v1/workloads/mine-too/explain").json()["advice"]
         steps = [step for each in told for step in each["steps"] if step["kind"] == "priority"]
         assert [step["numbers"]["priority"] for step in steps] == priorities
+
+
+def test_who_holds_what_a_limit_lets_through_has_a_name_only_for_who_sees_it(api: Api, plane: Plane) -> None:
+    admin = api.client()
+    plane.cluster("us-east", nodes=24, namespaces=["nlp", "vision"])
+    theirs = workload("theirs", {"replicas": 16}, queue="research/vision")
+    assert admin.post("/api/v1/workloads", json=theirs).is_success
+    plane.planner().step()
+    assert admin.post("/api/v1/workloads", json=workload("more", {"replicas": 16})).is_success
+    bob = api.client(api.token("bob", "member", "research/nlp"))
+    for client, largest in ((admin, ("theirs", "research/vision")), (bob, ("other work", "another queue"))):
+        leaf, root = client.get("/api/v1/workloads/more/explain").json()["levels"]
+        assert (leaf["queue"], leaf["used"], leaf["limit"], leaf["stops"]) == ("research/nlp", 64, 192, False)
+        assert (root["queue"], root["used"], root["limit"], root["wanted"]) == ("research", 192, 256, 128)
+        assert (root["stops"], root["available"]) == (True, 64)
+        told = [(each["workload"], each["queue"], each["units"]) for each in root["holders"]]
+        assert told == [(*largest, 128), ("mine", "research/nlp", 32), ("late", "research/nlp", 32)]

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from controlplane.contract.rest.common import ReasonView, RestModel
+from controlplane.contract.rest.common import Moment, ReasonView, RestModel
 
 
 class SupposedStart(RestModel):
@@ -49,6 +49,33 @@ class AdviceView(RestModel):
     resubmitted: bool = False
 
 
+class HolderView(RestModel):
+    """A live Workload and what it holds; "other work" of "another queue" where the caller does not see it."""
+
+    workload: str
+    queue: str
+    units: int
+    since: Moment
+
+
+class LevelView(RestModel):
+    """One Queue between a waiting Workload and the root, for one Flavor: what is used of which limit, and by whom.
+
+    `limit` is null where the Queue sets none. `holders` (those who hold most) and `kept` (for others, by earmarks) are
+    there where it `stops` the Workload.
+    """
+
+    queue: str
+    flavor: str
+    wanted: int
+    used: int
+    limit: int | None = None
+    available: int
+    stops: bool
+    holders: list[HolderView] = Field(default_factory=list)
+    kept: int = 0
+
+
 class Explanation(RestModel):
     """Why a Workload stands where it stands, in words first; `whatIf` where something was supposed.
 
@@ -63,5 +90,6 @@ class Explanation(RestModel):
     reasons: list[ReasonView] = Field(default_factory=list)
     live: bool  # whether a planner's view of this moment was asked
     what_if: WhatIf | None = None
+    levels: list[LevelView] = Field(default_factory=list)  # the leaf's first; of one that waits
     advice: list[AdviceView] = Field(default_factory=list)
     is_all_tried: bool = True
