@@ -4,7 +4,8 @@ The words are Kubernetes'; what they mean is `core.nodes`. A host's name is the 
 agents do not tell would match nothing here, so that templates with either are refused.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence, Sized
 
 from controlplane.contract.agent.inventory import LABELS_NOT_TOLD
 from controlplane.core.demand import LabelRule, NodeRules, Toleration
@@ -13,9 +14,11 @@ HOSTNAME = "kubernetes.io/hostname"
 TERMS_MAX = 64
 RULES_MAX = 256
 TEXT_MAX = 316
+EFFECTS = frozenset({"", "NoSchedule", "PreferNoSchedule", "NoExecute"})
 OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_WHOLE = re.compile(r"[-+]?[0-9]{1,19}")
 _NO_HOSTS = "the plane chooses nodes; affinity to a host's name is not taken"
 _WISH = "nodeAffinity's preferred… is not obeyed: where it goes is the strategy's and topology's to say"
 
@@ -34,7 +37,8 @@ class RulesReader:
 
     def _selector(self) -> Iterator[tuple[str, str]]:
         where = "/nodeSelector"
-        for key, value in self._object(self._spec.get("nodeSelector"), where).items():
+        selector = self._object(self._spec.get("nodeSelector"), where)
+        for key, value in selector.items() if self._is_short(selector, where) else ():
             if self._is_known(key, where) and self._is_text(value, where):
                 yield key, str(value)
 
@@ -71,10 +75,14 @@ class RulesReader:
         if len(values) not in counts.get(str(operator), range(1)):
             self._say(where, "invalid-value", f"{operator} of {key[:TEXT_MAX]} has the wrong number of values")
             return None
+        if operator in {"Gt", "Lt"} and not _WHOLE.fullmatch(str(values[0])):
+            self._say(where, "invalid-value", f"{operator} of {key[:TEXT_MAX]} compares with a whole number")
+            return None
         return LabelRule(key, str(operator), tuple(map(str, values))) if self._is_known(key, where) else None
 
     def _tolerations(self) -> Iterator[Toleration]:
-        for index, each in enumerate(self._list(self._spec.get("tolerations"), "/tolerations")):
+        tolerations = self._list(self._spec.get("tolerations"), "/tolerations")
+        for index, each in enumerate(tolerations if self._is_short(tolerations, "/tolerations") else ()):
             where = f"/tolerations/{index}"
             told = self._object(each, where)
             texts = {name: told.get(name) or "" for name in ("key", "value", "effect")}
@@ -82,12 +90,21 @@ class RulesReader:
             if operator not in {"Equal", "Exists"} or not all(self._is_text(text, where) for text in texts.values()):
                 self._say(where, "invalid-value", "a toleration has key, operator (Equal or Exists), value and effect")
                 continue
+            if texts["effect"] not in EFFECTS or (operator == "Exists" and texts["value"]):
+                words = "a toleration's effect is one of Kubernetes' own or none, and Exists goes without a value"
+                self._say(where, "invalid-value", words)
+                continue
             key = str(texts["key"])
             if not key or key.startswith("node-role.kubernetes.io/"):
                 words = "tolerations of everything or of the control plane are not taken"
                 self._say(where, "pod-policy", words)
                 continue
             yield Toleration(key, str(operator), str(texts["value"]), str(texts["effect"]))
+
+    def _is_short(self, listed: Sized, where: str) -> bool:
+        if len(listed) > RULES_MAX:
+            self._say(where, "too-long", f"there are at most {RULES_MAX} of these")
+        return len(listed) <= RULES_MAX
 
     def _is_known(self, key: str, where: str) -> bool:
         if key == HOSTNAME:

@@ -253,3 +253,22 @@ def test_rules_that_mean_nothing_are_refused(team: Plane, spec: dict[str, Any], 
     with pytest.raises(Invalid) as refused:
         asked(team, "odd", **spec)
     assert refused.value.slug == slug
+
+
+@pytest.mark.parametrize(
+    ("spec", "slug"),
+    [
+        ({"tolerations": [{"key": "team", "operator": "Exists", "effect": "NoScheduling"}]}, "invalid-value"),
+        ({"tolerations": [{"key": "team", "operator": "Exists", "value": "ml"}]}, "invalid-value"),
+        ({"tolerations": [{"key": f"team-{at}", "operator": "Exists"} for at in range(257)]}, "too-long"),
+        ({"nodeSelector": {f"team-{at}": "ml" for at in range(257)}}, "too-long"),
+        ({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "age", "operator": "Gt", "values": ["old"]}]}]}}}}, "invalid-value"),
+    ],
+)  # fmt: skip
+def test_rules_that_no_cluster_would_take_or_that_are_endless_are_refused(
+    team: Plane, spec: dict[str, Any], slug: str
+) -> None:
+    with pytest.raises(Invalid) as refused:
+        asked(team, "gang", **spec)
+    assert {fault.slug for fault in refused.value.faults} == {slug}
