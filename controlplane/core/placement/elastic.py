@@ -19,10 +19,15 @@ from controlplane.core.scenario import Mark, Scenario
 Place = Callable[[Wish], Placed | None]
 
 
-def most_pods(scenario: Scenario, pod_set: PodSet, size: PodSize, cluster: ClusterId, room: int) -> int:
-    """So many pods of a size could there be in a cluster at most, by counters of devices alone and by `room` units."""
+def most_pods(
+    scenario: Scenario, pod_set: PodSet, size: PodSize, cluster: ClusterId, room: int, *, is_exact: bool = False
+) -> int:
+    """So many pods of a size could there be in a cluster at most, by `room` units and by counters of devices alone.
+
+    `is_exact`: by counters of all that they need, which cost a look at each node where nobody asked for them yet.
+    """
     index = scenario.index
-    size_class = index.size_class(size.devices_only if size.devices else size)
+    size_class = index.size_class(size.devices_only if size.devices and not is_exact else size)
     counters = counters_of(index, STRATEGIES[StrategyName.SPREAD], pod_set, size_class, cluster)
     found = None if counters is None else roomiest(counters, pod_set, cluster)
     if counters is None or found is None:

@@ -10,7 +10,6 @@ from itertools import combinations, islice
 
 from controlplane.core.demand import PodSet, Workload
 from controlplane.core.ids import ClusterId
-from controlplane.core.index import NO_FLAVOR
 from controlplane.core.placement.asking import LEAST, Room, Wish, hardest_first, sizes
 from controlplane.core.placement.elastic import grown, most_pods
 from controlplane.core.placement.groups import Unit, is_divisible, sets_of, units_of
@@ -88,17 +87,16 @@ def _sets_of_clusters(
         yield from combinations(sorted(members, key=lambda each: (-holds[each], each)), count)
 
 
-def _capacity(scenario: Scenario, pod_set: PodSet, cluster: ClusterId, room: Room, wish: Wish) -> int:
+def _capacity(
+    scenario: Scenario, pod_set: PodSet, cluster: ClusterId, room: Room, wish: Wish, *, is_exact: bool = False
+) -> int:
     """Pods of a PodSet that a cluster could hold at most, of the Flavor of which it holds most."""
-    tried = sizes(pod_set, wish.within(pod_set, room), pod_set.slice_size or None)
     units = wish.within(pod_set, room)
-    return max(
-        (
-            most_pods(scenario, pod_set, size, cluster, units.get(size.flavor, 0) if size.flavor != NO_FLAVOR else 0)
-            for _, size in tried
-        ),
-        default=0,
+    tried = [size for _, size in sizes(pod_set, units, pod_set.slice_size or None)]
+    found = (
+        most_pods(scenario, pod_set, size, cluster, units.get(size.flavor, 0), is_exact=is_exact) for size in tried
     )
+    return max(found, default=0)
 
 
 def _place(
@@ -123,10 +121,12 @@ def _seat_slices(seating: Seating, pod_set: PodSet, together: Together) -> bool:
     wanted = seating.wish.count(pod_set)
     for cluster in together:
         root = seating.scenario.index.tree.root[cluster]
-        pods = min(wanted, _capacity(seating.scenario, pod_set, cluster, seating.left, seating.wish))
-        while pods > 0 and not seating.seat_pods(pod_set, pods, root):
-            pods -= pod_set.slice_size  # counters of devices alone promised more than CPU and the like allow
-        wanted -= max(0, pods)
+        for is_exact in (False, True):  # counters of devices alone may promise more than CPU and the like allow
+            most = _capacity(seating.scenario, pod_set, cluster, seating.left, seating.wish, is_exact=is_exact)
+            pods = min(wanted, most)
+            if pods and seating.seat_pods(pod_set, pods, root):
+                wanted -= pods
+                break
         if not wanted:
             return True
     return False
