@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from controlplane.core.facts.ledger import AttemptKey, Proof
 from controlplane.core.ids import AttemptNumber, WorkloadId
@@ -42,6 +43,7 @@ FULL_PERMILLE = 900
 BATCH = 500  # admissions per cycle: the next is planned while one commits
 SEED = 7
 NAIVE_GANGS = 100
+COSTS = ("cpu_planner_ms_per_1000", "cpu_postgres_ms_per_1000")
 TARGET = at_least(3_000)
 
 
@@ -51,7 +53,9 @@ def placement() -> list[Result]:
         pairs = [(large.round(), small.round()) for _ in range(ROUNDS)]
         rates = [large.told(one for one, _ in pairs), small.told(one for _, one in pairs)]
         ratio = round(rates[0].value / rates[1].value, 3)
-        c = Result("C", ratio, "", at_least(0.9), {"large": rates[0].value, "small": rates[1].value})
+        costs = [sum(cost for name, cost in one.parameters.items() if name in COSTS) for one in rates]
+        told = {"large": rates[0].value, "small": rates[1].value, "cpu_ratio": round(costs[1] / costs[0], 3)}
+        c = Result("C", ratio, "", at_least(0.9), told)
         return [Result("A", rates[0].value, "gangs/s", TARGET, rates[0].parameters), c]
 
 
@@ -88,7 +92,7 @@ class Told:
     """A figure and what belongs to it."""
 
     value: float
-    parameters: dict[str, object]
+    parameters: dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -157,11 +161,9 @@ class Bench:
         """The median rate, with what it cost."""
         done = list(rounds)
         gangs = sum(each.admitted for each in done)
-        per_thousand = {
-            f"cpu_{name}_ms_per_1000": round(1e6 * sum(getattr(each.cpu, name) for each in done) / gangs)
-            for name in ("planner", "postgres")
-        }
-        parameters: dict[str, object] = {
+        spent = [sum(each.cpu.planner for each in done), sum(each.cpu.postgres for each in done)]
+        per_thousand = {name: round(1e6 * seconds / gangs) for name, seconds in zip(COSTS, spent, strict=True)}
+        parameters: dict[str, Any] = {
             "gpus": self.total, "load": self.load.name, "pending": self.load.pending, "batch": BATCH,
             "rounds": len(done), "seed": SEED, "fsync": True, "overlapped": True,
             "admitted": [each.admitted for each in done],
