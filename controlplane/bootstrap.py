@@ -101,15 +101,14 @@ def build_container(settings: Settings) -> Container:
     engine = make_engine(settings)
     alone = engine.execution_options(isolation_level="AUTOCOMMIT")
     wakeups = Wakeups(settings.redis_url.get_secret_value())
-    reader = SqlSnapshotReader(engine)
     return Container(
         settings=settings,
         engine=engine,
         uow_factory=lambda: SqlUnitOfWork(engine, wakeups),
         glance_factory=lambda: SqlUnitOfWork(alone, wakeups),
         wakeups=wakeups,
-        snapshot_reader=reader,
-        live_worlds=LiveWorlds(reader),
+        snapshot_reader=SqlSnapshotReader(engine),
+        live_worlds=LiveWorlds(SqlSnapshotReader(engine)),
         waker=Waker(settings.database_url.get_secret_value()),
     )
 

@@ -69,7 +69,10 @@ Bound = Mapping[str, object]
 
 
 class SqlSnapshotReader:
-    """Fulfils `services.ports.planning.SnapshotReader` on one engine."""
+    """Fulfils `services.ports.planning.SnapshotReader` on one engine.
+
+    It remembers what it told of each Pool, so that whoever reads a Pool warm has a reader that nobody else reads it by.
+    """
 
     def __init__(self, engine: Engine) -> None:
         """Take the engine; each reading borrows one connection."""
