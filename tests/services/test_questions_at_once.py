@@ -50,9 +50,9 @@ def test_who_reads_a_pool_whole_takes_no_news_from_those_who_read_it_warm(
         assert not before.snapshot.spent
     budget = {"flavor": H100, "deviceHours": 10, "per": "month", "hard": True}
     plane.do(
-        """UPDATE queue SET budgets = CAST(:budgets AS jsonb), spec = jsonb_build_object('budgets', CAST(:budgets AS jsonb))
-           WHERE id = :lab""",
-        budgets=json.dumps([budget]), lab=lab,
+        """UPDATE queue SET budgets = sent.spec -> 'budgets', spec = sent.spec
+           FROM (SELECT CAST(:spec AS jsonb)) AS sent (spec) WHERE id = :lab""",
+        spec=json.dumps({"budgets": [budget]}), lab=lab,
     )  # fmt: skip
     _, whole = read_whole(container.snapshot_reader, plane.pool)
     with container.live_worlds.of(plane.pool) as after:
