@@ -234,17 +234,28 @@ def _cordoned(scenario: Scenario, cluster: ClusterId, size: PodSize, missing: in
 def _best_domain(index: FleetIndex, size: PodSize, cluster: ClusterId, level: int, pods: int) -> tuple[int, str]:
     """(pods, name) of a level's roomiest domain.
 
-    Counters of devices alone are the truth where they say no already; exact ones are made only where CPU or memory is
-    what is missing.
+    Exact counters are made only where devices alone would do, for then it was looked for with them; where they would
+    not, it is walked: what is told must be true of all that a pod needs.
     """
-    found = 0, "none"
-    for counted in dict.fromkeys((size.devices_only, size)) if size.devices else (size,):
-        size_class = index.size_class(counted)
-        group = index.tree.group_of_level.get((cluster, level))
-        domain = None if group is None else size_class.emptiest(group)
-        if level == WHOLE_CLUSTER:
-            domain = index.tree.root[cluster]
-        found = (0, "none") if domain is None else (size_class.count[domain], index.tree.label[domain])
-        if found[0] < pods:
-            break
-    return found
+    found = _roomiest(index, size.devices_only if size.devices else size, cluster, level)
+    if not size.devices or size == size.devices_only:
+        return found
+    return _roomiest(index, size, cluster, level) if found[0] >= pods else _walked(index, size, cluster, level)
+
+
+def _roomiest(index: FleetIndex, size: PodSize, cluster: ClusterId, level: int) -> tuple[int, str]:
+    size_class = index.size_class(size)
+    group = index.tree.group_of_level.get((cluster, level))
+    domain = None if group is None else size_class.emptiest(group)
+    if level == WHOLE_CLUSTER:
+        domain = index.tree.root[cluster]
+    return (0, "none") if domain is None else (size_class.count[domain], index.tree.label[domain])
+
+
+def _walked(index: FleetIndex, size: PodSize, cluster: ClusterId, level: int) -> tuple[int, str]:
+    tree = index.tree
+    group = tree.group_of_level.get((cluster, level))
+    domains = [tree.root[cluster]] if level == WHOLE_CLUSTER else [] if group is None else tree.members[group]
+    rooms = ((sum(index.fits(size, node) for node in index.nodes_of(at)), -at) for at in domains)
+    fits, domain = max(rooms, default=(0, 0))
+    return (fits, tree.label[-domain]) if fits else (0, "none")
