@@ -35,7 +35,7 @@ from controlplane.services.plan_told import reason_view
 from controlplane.services.ports.unit_of_work import UnitOfWorkFactory
 from controlplane.services.priorities import GRANTED_TO_ALL
 
-BOUNDS = Bounds(trials_max=32, work_units_max=60_000)  # about a second, however many wait
+BOUNDS = Bounds(trials_max=32, work_units_max=60_000)  # about a second where 10,000 wait
 NO_TRIALS = Bounds(trials_max=0)
 WORDS_SHOWN = 2
 OTHER_WORK, OTHER_QUEUE = "other work", "another queue"
