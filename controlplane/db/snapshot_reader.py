@@ -88,6 +88,7 @@ class SqlSnapshotReader:
             known = since or Horizon(0)
             own = {**bound, "own": plain(known.own)}
             of_workloads = {**own, "again": plain(known.workloads_again)}
+            budgets, spent = self._spent.read(session, pool, now, since)
             changes = [
                 *_clusters(session, bound),
                 *node_reader.nodes(session, bound),
@@ -99,7 +100,7 @@ class SqlSnapshotReader:
                 *_exclusions(session, bound, now),
                 *_elsewhere(session, bound),
                 *_owned(session, bound),
-                *self._spent.read(session, pool, now, is_whole=since is None),
+                *budgets,
                 *history_reader.standings(session, bound),
                 *history_reader.owners(session, bound),
             ]
@@ -108,7 +109,7 @@ class SqlSnapshotReader:
                 pool=pool,
                 pool_name=row.name,
                 changes=changes,
-                horizon=Horizon(int(xmin), tuple(one for one in known.own if one >= int(xmin))),
+                horizon=Horizon(int(xmin), tuple(one for one in known.own if one >= int(xmin)), spent=spent),
                 is_whole=since is None,
                 policy=policy_from(row.version, row.spec),
                 now=now,

@@ -5,7 +5,7 @@ sums again after some seconds, and at once where budgets change or a period begi
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,52 +13,55 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from controlplane.core.budgets import EVERY_FLAVOR, period_of
-from controlplane.core.facts.planning import Change, Key, Table
+from controlplane.core.facts.planning import Change, Horizon, Key, Table
 from controlplane.core.ids import PoolId, QueueId
 from controlplane.core.tenancy import Budget, Period, Spent
 from controlplane.db import spent_sql as sql
 
 READ_AGAIN = timedelta(seconds=5)
 Asked = tuple[tuple[QueueId, tuple[Budget, ...]], ...]
+Read = tuple[datetime, object]  # when sums were read, and of which budgets and periods
 
 
 @dataclass(slots=True)
 class _Told:
-    """What was read for one Pool: keys that its world may have, and when its sums were last read, for whom."""
+    """Keys that a world of one Pool may have, whoever's it is."""
 
     spent: set[Key] = field(default_factory=set)
     live: set[Key] = field(default_factory=set)
-    at: datetime | None = None
-    asked: object = None
 
 
 class SpentReader:
-    """Keeps per Pool what the warm world may still have and must forget."""
+    """Keeps per Pool what warm worlds may still have and must forget; what each has read is in its horizon."""
 
     def __init__(self) -> None:
         """Nothing read yet."""
         self._told: dict[PoolId, _Told] = defaultdict(_Told)
 
-    def read(self, session: Session, pool: PoolId, now: datetime, *, is_whole: bool) -> Iterator[Change]:
-        """Changes of SPENT and RUNNING_ELSEWHERE."""
+    def read(
+        self, session: Session, pool: PoolId, now: datetime, since: Horizon | None
+    ) -> tuple[list[Change], Read | None]:
+        """Changes of SPENT and RUNNING_ELSEWHERE since a horizon, and what the next one says of sums."""
         told = self._told[pool]
-        yield from self._spent(session, told, now, is_whole=is_whole)
+        changes, read = self._spent(session, told, now, since)
         live = _running_elsewhere(session, pool)
         told.live |= live.keys()
-        for key in sorted(told.live, key=repr):
-            yield Change(Table.RUNNING_ELSEWHERE, key, live.get(key))
+        changes += [Change(Table.RUNNING_ELSEWHERE, key, live.get(key)) for key in sorted(told.live, key=repr)]
+        return changes, read
 
-    def _spent(self, session: Session, told: _Told, now: datetime, *, is_whole: bool) -> Iterator[Change]:
+    def _spent(
+        self, session: Session, told: _Told, now: datetime, since: Horizon | None
+    ) -> tuple[list[Change], Read | None]:
         asked = budgets(session)
         periods = asked, tuple(period_of(per, now)[0] for per in Period)
-        is_old = told.at is None or now - told.at >= READ_AGAIN
-        if not is_whole and ((not asked and not told.spent) or (not is_old and told.asked == periods)):
-            return
+        if since is not None:
+            at, before = since.spent or (None, None)
+            is_new = at is not None and now - at < READ_AGAIN and before == periods
+            if is_new or (not asked and not told.spent):
+                return [], since.spent
         rows: dict[Key, Spent] = {_key(each): each for each in spent(session, asked, now)}
-        told.at, told.asked = now, periods
         told.spent |= rows.keys()
-        for key in sorted(told.spent, key=repr):
-            yield Change(Table.SPENT, key, rows.get(key))
+        return [Change(Table.SPENT, key, rows.get(key)) for key in sorted(told.spent, key=repr)], (now, periods)
 
 
 def budgets(session: Session) -> Asked:

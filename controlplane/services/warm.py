@@ -4,7 +4,7 @@ It belongs to one thread. Each change that reaches the world is logged, by row, 
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from controlplane.core.assumed import Assumption
@@ -103,8 +103,8 @@ class WarmWorld:
         """All of what was assumed is committed, and need not be read back."""
         if self._assumption is not None:
             before, self._assumption = self.horizon, None
-            self._horizon = Horizon(
-                xmin=before.xmin,
+            self._horizon = replace(
+                before,
                 own=(*before.own, written.own),
                 nodes_again=(*before.nodes_again, *written.nodes_again),
                 workloads_again=(*before.workloads_again, *written.workloads_again),

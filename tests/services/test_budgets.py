@@ -240,3 +240,13 @@ def test_the_planner_looks_again_when_a_period_begins_anew(plane: Plane) -> None
     assert planned is not None
     _, midnight = period_of(Period.DAY, planned.reading.now)
     assert next_moment(planned.snapshot, planned.plan, midnight - timedelta(seconds=2)) == midnight
+
+
+def test_whoever_reads_beside_a_planner_takes_no_news_of_budgets_from_it(plane: Plane) -> None:
+    reader = SqlSnapshotReader(plane.engine)
+    apply(plane, "org")
+    since = reader.read(plane.pool, None).horizon
+    apply(plane, "org/team", budgets=[monthly(1)])
+    reader.read(plane.pool, since)  # what came of it was thrown away, or was for another
+    told = [change.value for change in reader.read(plane.pool, since).changes if change.table is Table.SPENT]
+    assert [each.flavor for each in told if isinstance(each, Spent)] == [H100]

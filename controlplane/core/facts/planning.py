@@ -69,13 +69,15 @@ class Horizon:
 
     `own` are transactions at or above it whose rows the reader's world has already, as they were written: commits of
     its own decisions. The nodes and Workloads of `again` were somebody else's just before such a commit wrote them, so
-    what is known of them is not what the commit built on: they are read again whoever wrote them last.
+    what is known of them is not what the commit built on: they are read again whoever wrote them last. `spent` says
+    when sums of budgets were read last, and of which.
     """
 
     xmin: int
     own: tuple[int, ...] = ()
     nodes_again: tuple[NodeId, ...] = ()
     workloads_again: tuple[WorkloadId, ...] = ()
+    spent: tuple[datetime, object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
