@@ -37,6 +37,9 @@ COUNTED = text("""
     SELECT cluster_id, flavor, units FROM cluster_owned JOIN cluster ON cluster.id = cluster_id
     WHERE cluster.pool_id = :pool ORDER BY cluster_id, flavor""")
 
+# Taken before what counts is worked out anew, so that a node that goes meanwhile (`LET_GO`) is not counted again.
+LOCK = text("SELECT FROM cluster_owned ORDER BY cluster_id, flavor FOR NO KEY UPDATE")
+
 TOLD = text(f"{_COUNTED} ORDER BY cluster_id, flavor")
 
 PUT = text("""

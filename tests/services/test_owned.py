@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from controlplane.core.facts.planning import Horizon
 from controlplane.core.ids import FlavorName, QueueId
@@ -145,3 +146,11 @@ def test_a_node_that_is_told_to_be_gone_counts_no_more_at_once_and_devices_of_on
     look(plane)
     assert quota(plane) == 8
     plane.close()
+
+
+def test_what_counts_is_worked_out_while_nobody_else_changes_it(plane: Plane) -> None:
+    """Else a rack that is taken out meanwhile would count again."""
+    with plane.uow() as uow:
+        uow.ledger.told_owned()
+        with pytest.raises(OperationalError, match="lock"):
+            plane.rows("SELECT FROM cluster_owned FOR UPDATE NOWAIT")

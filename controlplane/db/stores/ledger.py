@@ -128,7 +128,8 @@ class LedgerStore:
         return {FlavorName(row.flavor): int(row.owned) for row in self._session.execute(owned_sql.OWNED)}
 
     def told_owned(self) -> Sequence[ToldOwned]:
-        """What accepted clusters are said to own, and what counted of it so far."""
+        """What accepted clusters are said to own, and what counted of it so far; nobody else changes that now."""
+        self._session.execute(owned_sql.LOCK)
         return [
             ToldOwned(
                 ClusterId(row.cluster_id), PoolId(row.pool_id), FlavorName(row.flavor), int(row.told),
