@@ -1,5 +1,6 @@
 """apply, document: what stands on the plane as documents, from files and back into them."""
 
+import hashlib
 import json
 import os
 import re
@@ -29,7 +30,7 @@ app = typer.Typer(rich_markup_mode=None)
 documents = group("document", app)
 
 Kind = Annotated[str, typer.Argument(metavar="KIND", help=", ".join(LISTED_KINDS) + " …")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A queue's is its path, a policy's its pool.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A queue's is its path, a policy's its pool; or KIND/NAME.")]
 
 
 @command(
@@ -51,7 +52,9 @@ def apply(
         bool, typer.Option("--prune", help="Delete what bears the label and is in no file; wants --label.")
     ] = False,
     label: LabelOption = None,
-    basis: Annotated[str, typer.Option(help="Only if nothing has changed since the dry run that printed this.")] = "",
+    basis: Annotated[
+        str, typer.Option(help="Only if neither plane nor files have changed since the dry run that printed this.")
+    ] = "",
     yes: YesOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -82,6 +85,7 @@ def apply_files(
 ) -> None:
     """Send them, and show what came of it. What would be deleted is shown and asked about first."""
     read = files.read_all(paths)
+    basis = _of_these(basis, read, labels)
     query: dict[str, str | int | list[str] | None] = {"prune": "true", "label": list(labels)} if labels else {}
     if labels and not dry_run:
         seen = _sent(read, {**query, "dryRun": "true"}, basis)
@@ -90,6 +94,8 @@ def apply_files(
             confirm("Go on?", lambda: _tell(seen, sys.stderr), yes=yes)
     dry = {"dryRun": "true", **({"plan": "true"} if plan else {})}
     answer = _sent(read, {**query, **dry} if dry_run else query, basis)
+    if dry_run:
+        answer["basis"] += f".{_digest(read, labels)}"
     render.show(answer, output, lambda: _tell(answer, sys.stdout), lambda each: "\n".join(_names(each)))
 
 
@@ -106,16 +112,18 @@ def list_documents(
 
 
 @command(documents, "get", "muster document get Queue lab/vision", "muster document get Policy default -o json")
-def get_document(kind: Kind, name: Name, output: OutputOption = Output.YAML) -> None:
+def get_document(kind: Kind, name: Name = "", output: OutputOption = Output.YAML) -> None:
     """Print a document as people write it; applied again it changes nothing."""
+    kind, name = _named(kind, name)
     found = client().get(_path(kind, name))
     document = found.get("document", found)
     render.show(document, output, lambda: print(render.as_yaml(document), end=""), lambda _: f"{_kind(kind)}/{name}")
 
 
 @command(documents, "edit", "EDITOR=true muster document edit Queue lab/vision")
-def edit_document(kind: Kind, name: Name, output: OutputOption = Output.TABLE) -> None:
+def edit_document(kind: Kind, name: Name = "", output: OutputOption = Output.TABLE) -> None:
     """Open a document in $EDITOR and put it back, unless somebody changed it meanwhile."""
+    kind, name = _named(kind, name)
     found, tag = client().tagged(_path(kind, name))
     before = render.as_yaml(found.get("document", found))
     after = _edited(before)
@@ -128,12 +136,27 @@ def edit_document(kind: Kind, name: Name, output: OutputOption = Output.TABLE) -
 
 
 @command(documents, "delete", "muster document delete Policy default")
-def delete_document(kind: Kind, name: Name, output: OutputOption = Output.TABLE) -> None:
+def delete_document(kind: Kind, name: Name = "", output: OutputOption = Output.TABLE) -> None:
     """Take a document out; a Policy falls back to its defaults, and what is in use is refused."""
+    kind, name = _named(kind, name)
     _, tag = client().tagged(_path(kind, name))
     client().delete(_path(kind, name), tag or "*")
     gone = {"kind": _kind(kind), "name": name, "result": "deleted"}
     render.show(gone, output, lambda: print(f"{_kind(kind)} {name} deleted"), lambda _: f"{_kind(kind)}/{name}")
+
+
+def _of_these(basis: str, read: Sequence[Read], labels: Sequence[str]) -> str:
+    """The plane's own basis stands for what is stored; behind a dot stands what the files said in the dry run."""
+    stored, dot, digest = basis.partition(".")
+    if dot and digest != _digest(read, labels):
+        words = "the files or --label say something else than in the dry run; look again with --dry-run"
+        raise CommandError(words, Exit.REFUSED, "precondition-failed")
+    return stored
+
+
+def _digest(read: Sequence[Read], labels: Sequence[str]) -> str:
+    said = json.dumps([sorted(labels), hashlib.sha256(files.joined(read)).hexdigest()])
+    return hashlib.sha256(said.encode()).hexdigest()[:16]
 
 
 def _sent(read: Sequence[Read], query: dict[str, str | int | list[str] | None], basis: str) -> Json:
@@ -186,7 +209,7 @@ def _tell(answer: Json, out: TextIO) -> None:
 
 def _difference(change: Json) -> str:
     before, after = (
-        render.clean(json.dumps(change[side], ensure_ascii=False)) if side in change else "(none)"
+        render.clean(json.dumps(change[side], ensure_ascii=False, sort_keys=True)) if side in change else "(none)"
         for side in ("before", "after")
     )
     return f"{change['path']}: {before} → {after}"
@@ -194,6 +217,15 @@ def _difference(change: Json) -> str:
 
 def _names(answer: Json) -> list[str]:
     return [f"{each['kind']}/{each['name']}" for each in answer["applied"]]
+
+
+def _named(kind: str, name: str) -> tuple[str, str]:
+    """Kind and name, given as two words or as the one that `document list -o name` prints."""
+    if not name:
+        kind, _, name = kind.partition("/")
+    if not kind or not name:
+        raise CommandError("which document: KIND NAME, or KIND/NAME as in Queue/lab/vision", Exit.WRONG_INPUT)
+    return kind, name
 
 
 def _kind(text: str) -> str:

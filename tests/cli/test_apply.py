@@ -44,6 +44,21 @@ def test_a_dry_run_shows_each_field_and_its_basis_applies_exactly_that(muster: M
     assert "~ Queue lab/nlp changed" in muster.fine(f"apply -f - --basis {fresh}", stdin=wanted)
 
 
+def test_the_basis_of_a_dry_run_applies_nothing_where_the_files_say_something_else_by_now(muster: Muster) -> None:
+    muster.fine("apply -f -", stdin=queues(("lab", 1, 8)))
+    shown = queues(("lab", 2, 8))
+    said = muster.fine("apply -f - --dry-run", stdin=shown)
+    basis = said.rpartition("--basis ")[2].split()[0]
+    assert muster("apply -f - --dry-run -o json", stdin=shown).json["basis"] == basis, "scripts get the same"
+    edited = muster(f"apply -f - --basis {basis}", stdin=queues(("lab", 7, 8)))
+    assert (edited.code, "the files or --label say something else" in edited.err) == (4, True)
+    pruned = muster(f"apply -f - --basis {basis} --prune --label managed-by=git --yes", stdin=shown)
+    assert (pruned.code, "the files or --label say something else" in pruned.err) == (4, True)
+    assert muster("queue show lab -o json").json["weight"] == 1
+    muster.fine(f"apply -f - --basis {basis}", stdin=shown)
+    assert muster("queue show lab -o json").json["weight"] == 2
+
+
 def test_prune_shows_what_goes_and_asks(muster: Muster) -> None:
     muster.fine("apply -f -", stdin=queues(("lab", 1, 8), ("old", 1, 0)))
     file = muster.home / "queues.yaml"
@@ -72,6 +87,17 @@ def test_a_document_that_was_got_is_applied_again_without_a_change(muster: Muste
     assert "kind: Queue" in document
     assert muster.fine("apply -f -", stdin=document) == "= 1 unchanged\n"
     assert muster("document get queue lab -o json").json["spec"]["weight"] == 3
+
+
+def test_a_document_is_found_by_what_the_list_prints_of_it(muster: Muster) -> None:
+    muster.fine("apply -f -", stdin=queues(("lab", 1, 8), ("lab/nlp", 2, 8)))
+    printed = muster.fine("document list --kind Queue -o name").split()
+    assert printed == ["Queue/lab", "Queue/lab/nlp"]
+    assert muster(f"document get {printed[1]} -o json").json["spec"]["weight"] == 2
+    muster.fine(f"document delete {printed[1]}")
+    assert muster(f"document get {printed[1]}").code == 3
+    half = muster("document get Queue")
+    assert (half.code, "KIND NAME, or KIND/NAME" in half.err) == (2, True)
 
 
 def test_a_document_is_edited_in_the_editor_and_put_back(muster: Muster) -> None:
