@@ -49,7 +49,9 @@ def plan(
     files and the same time give the same bytes. Documents are those that `apply` takes; a Cluster names its nodes, and
     Running says what runs where.
     """
-    if bool(paths) == from_server:
+    if paths and from_server:
+        raise CommandError("-f plans files and --from-server a plane's world: one of them, not both", Exit.WRONG_INPUT)
+    if not paths and not from_server:
         raise CommandError("plan what: name files with -f, or ask a plane with --from-server", Exit.WRONG_INPUT)
     if save and not from_server:
         raise CommandError("--save keeps what --from-server brings, and there is none", Exit.WRONG_INPUT)

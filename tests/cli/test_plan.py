@@ -87,7 +87,7 @@ def test_wrong_files_are_told_with_their_places_and_end_with_2(lonely: Muster, t
     ("line", "words"),
     [
         ("plan", "name files with -f, or ask a plane with --from-server"),
-        (f"plan -f {WORLD} --from-server", "name files with -f, or ask a plane with --from-server"),
+        (f"plan -f {WORLD} --from-server", "-f plans files and --from-server a plane's world: one of them, not both"),
         (f"plan -f {WORLD} --save x", "--save keeps what --from-server brings"),
         (f"plan -f {WORLD} --now yesterday", "--now yesterday: it is written like 2026-03-01T12:00:00Z"),
         ("plan -f nowhere.yaml", "cannot read nowhere.yaml"),
