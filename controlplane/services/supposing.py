@@ -42,7 +42,7 @@ from controlplane.services.live_worlds import LiveWorld
 from controlplane.services.plan_told import reason_view
 
 FORMS: Mapping[str, str] = {
-    "priority": "priority=600 or priority=high",
+    "priority": f"priority=600 or priority=high, 0 to {PRIORITY_MAX}",
     "flavor": "flavor=nvidia-a100-80gb, several with commas",
     "replicas": "replicas=4",
     "topology": "topology=preferred:rack, required:rack or none",
@@ -64,9 +64,13 @@ def supposed_from(texts: Sequence[str], principal: Principal, snapshot: Snapshot
     for index, text in enumerate(texts):
         key, _, value = text.partition("=")
         try:
-            found.append(_queue(value, principal, snapshot) if key == "queue" else _READ[key](value))
+            one = _queue(value, principal, snapshot) if key == "queue" else _READ[key](value)
         except (KeyError, ValueError):
             faults.append(Fault(f"/if/{index}", f"{text[:200]!r} supposes nothing", SLUG))
+            continue
+        if any(_is_of_the_same(one, other) for other in found):
+            faults.append(Fault(f"/if/{index}", f"{text[:200]!r} supposes anew what was supposed before it", SLUG))
+        found.append(one)
     if faults:
         words = f"{faults[0].detail}; what can be asked: {'; '.join(FORMS.values())}"
         raise Malformed(words, slug=SLUG, faults=tuple(faults))
@@ -94,6 +98,11 @@ def answer(world: LiveWorld, workload: Workload, suppositions: Sequence[Supposit
     return WhatIf(
         asked=asked, starts=False, resubmitted=is_new, text=text, reasons=[reason_view(each) for each in reasons]
     )
+
+
+def _is_of_the_same(one: Supposition, other: Supposition) -> bool:
+    """Two words for one thing: which of them was meant, nobody can tell."""
+    return type(one) is type(other) and getattr(one, "pod_set", "") == getattr(other, "pod_set", "")
 
 
 def _queue(path: str, principal: Principal, snapshot: Snapshot) -> OtherQueue:

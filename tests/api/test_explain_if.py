@@ -176,3 +176,15 @@ def test_who_holds_what_a_limit_lets_through_has_a_name_only_for_who_sees_it(api
         assert (root["stops"], root["available"]) == (True, 64)
         told = [(each["workload"], each["queue"], each["units"]) for each in root["holders"]]
         assert told == [(*largest, 128), ("mine", "research/nlp", 32), ("late", "research/nlp", 32)]
+
+
+def test_one_thing_is_not_supposed_in_two_ways_at_once(api: Api) -> None:
+    for pair in (("replicas=2", "replicas=3"), ("priority=600", "replicas=2", "priority=high")):
+        status, slug, words = refused(api.client(), *pair)
+        assert (status, slug) == (400, "invalid-parameter")
+        assert words.startswith(f"{pair[-1]!r} supposes anew what was supposed before it")
+
+
+def test_who_supposes_a_priority_out_of_range_is_told_the_range(api: Api) -> None:
+    _, _, words = refused(api.client(), "priority=-5")
+    assert "priority=600 or priority=high, 0 to 1000000;" in words
