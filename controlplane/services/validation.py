@@ -33,6 +33,9 @@ def _words(error: ErrorDetails) -> str:
         return f"there is no field {field} here"
     if error["type"] == "missing":
         return f"{field} is missing"
+    if error["type"] in {"model_type", "dict_type"} and field:
+        what = field if error["loc"][-1] == field else f"each of {field}"
+        return f"{what} is one object, as in {{field: value}}, and no list, text or number"
     return error["msg"] if error["type"] == "muster" or not field else f"{field}: {error['msg']}"
 
 

@@ -42,6 +42,16 @@ def test_a_field_that_is_missing_is_told_at_what_lacks_it() -> None:
     assert said == ["a.yaml:5:3: /spec/queue: queue is missing"]
 
 
+def test_what_is_one_object_is_told_so_where_a_list_or_a_text_stands() -> None:
+    head = "apiVersion: muster.dev/v1\nkind: Workload\nmetadata: {name: a}\nspec:\n  queue: lab\n"
+    said = mistakes(head + "  podSets: [{name: m, topology: {slices: [{size: 2, required: rack}]}}, one]\n")
+    one = "is one object, as in {field: value}, and no list, text or number"
+    assert [each.partition(": ")[2].partition(" (it is")[0] for each in said] == [
+        f"/spec/podSets/0/topology/slices: slices {one}",
+        f"/spec/podSets/1: each of podSets {one}",
+    ]
+
+
 def test_json_is_told_like_yaml_and_a_list_like_documents() -> None:
     assert mistakes('{"apiVersion": "muster.dev/v1",\n  "kind": }') == ["a.yaml:2:11: this is no JSON: Expecting value"]
     listed = "- " + json.dumps(queue("lab")) + "\n- {apiVersion: muster.dev/v1, kind: Queue}\n"
