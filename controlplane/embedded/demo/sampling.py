@@ -102,9 +102,14 @@ class Sampler:
                 if state == before or before is None:
                     continue
                 if state == "stopping":
-                    self._news.append(f"{name} has to leave its {each['devices']} devices, whole")
+                    self._news.append(leaving(name, each["devices"]))
                 elif name.startswith(STORY) and state in {"running", "succeeded"}:
                     self._news.append(f"{name} {'runs' if state == 'running' else 'has finished'}")
+
+
+def leaving(gang: str, devices: int) -> str:
+    """What is told when a gang that holds so many devices has to stop."""
+    return f"{gang} has to leave its {'1 device' if devices == 1 else f'{devices} devices, whole'}"
 
 
 def _oversold(queue: Json) -> bool:
