@@ -6,7 +6,7 @@ import yaml
 
 from tests.cli.running import Muster
 from tests.services.planes import Plane
-from tests.support.databases import Database
+from tests.support.databases import ROOT, Database
 
 QUEUE = """
 apiVersion: muster.dev/v1
@@ -46,3 +46,14 @@ def test_a_document_prints_budgets_as_they_were_written(muster: Muster) -> None:
         {**each, "hard": each.get("hard", False)} for each in wanted["budgets"]
     ]
     assert "= 1 unchanged" in muster.fine("apply -f - --dry-run", stdin=QUEUE)
+
+
+def test_the_readmes_queue_with_a_budget_is_taken_as_it_stands_there(muster: Muster) -> None:
+    (shown,) = re.findall(r"(?ms)^```yaml\n(.*?)^```$", (ROOT / "README.md").read_text(encoding="utf-8"))
+    root = (
+        "apiVersion: muster.dev/v1\nkind: Queue\nmetadata: {name: acme}\nspec: {quotas: [{flavor: nvidia-h100-80gb}]}\n"
+    )
+    muster.fine("apply -f -", stdin=f"{root}---\n{shown}")
+    said = muster.fine("queue show acme/vision")
+    assert re.search(r"Most running: +20", said)
+    assert re.search(r"nvidia-h100-80gb +\.{20} +0 of 8000 +month +hard +in ", said)
