@@ -8,6 +8,7 @@ those can return a row twice but never skip one, in whatever order transactions 
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -66,6 +67,7 @@ from controlplane.db.spent_reader import SpentReader, budgets_of
 
 SqlRow = Row[Any]
 Bound = Mapping[str, object]
+_SHARE = frozenset(each.name for each in fields(NodeShare))  # planners of the next version may write more
 
 
 class SqlSnapshotReader:
@@ -293,7 +295,9 @@ def _earmarks(session: Session, bound: Bound) -> Iterator[Change]:
         value = Earmark(
             workload=WorkloadId(row.workload_id),
             cluster=ClusterId(row.cluster_id),
-            shares=tuple(NodeShare(**share) for share in row.shares),
+            shares=tuple(
+                NodeShare(**{name: told for name, told in each.items() if name in _SHARE}) for each in row.shares
+            ),
             until=row.until,
         )
         yield Change(Table.EARMARKS, row.workload_id, None if row.ended_at else value)
