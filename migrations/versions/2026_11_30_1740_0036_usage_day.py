@@ -1,7 +1,8 @@
 """Device-seconds by Queue, Flavor and day, for budgets: a year of hours of fifty teams takes longer than a cycle may.
 
-A trigger keeps it beside `usage_hour`, so old code that folds hours keeps days, too. What is there is added up once; the
-lock on `usage_hour` keeps the roll-up waiting meanwhile and nobody else. Going back drops it; hours stay.
+A trigger keeps it beside `usage_hour`, so old code that folds hours keeps days, too. Hours that
+are there are added up once; its lock on `usage_hour` keeps the roll-up waiting meanwhile and
+nobody else. Going back drops it; hours stay.
 """
 
 import sqlalchemy as sa

@@ -233,10 +233,11 @@ def test_room_that_comes_without_a_device_wakes_the_planner(plane: Plane) -> Non
     agent = ready(plane, "eu", closed)
     settled = "UPDATE pool SET next_check_at = NULL"
     tainted = {"taints": [{"key": "team", "effect": "NoSchedule"}]}
-    for better in (
+    told: tuple[dict[str, object], ...] = (
         {"cordoned": False, "cpu_milli": 1_000}, {"cpu_milli": 2_000}, {"domains": {"rack": "r2"}}, {"pods": 250},
         {"rdma": 4}, {"local_storage_bytes": 2**40}, {"labels": {"zone": "a"}}, tainted, {"taints": []},
-    ):  # fmt: skip
+    )  # fmt: skip
+    for better in told:
         plane.do(settled)
         agent.report(node("n1").model_copy(update=better))
         assert plane.rows("SELECT next_check_at FROM pool")[0].next_check_at is not None, better
