@@ -135,6 +135,32 @@ def test_what_a_commit_did_not_write_alone_is_read_again(plane: Plane) -> None:
     every_cycle_is_the_same_again(plane)
 
 
+def test_a_planner_knows_all_that_its_own_gangs_hold_as_it_would_be_read(plane: Plane) -> None:
+    """Elastic ones with all that pods may need, beside a helper without devices on the same nodes."""
+    plane.cluster("eu", nodes=2)
+    team = plane.queue("team", nominal=64)
+    plane.do("UPDATE node SET rdma = 8, hugepages_bytes = 64, local_storage_bytes = 1000")
+    gang = plane.workload("first", team, pods=9, devices=2)
+    plane.do(
+        """UPDATE pod_set SET min_replicas = 2, cpu_milli = 3, memory_bytes = 5, rdma = 1, hugepages_bytes = 7,
+               local_storage_bytes = 11"""
+    )
+    plane.do(
+        """INSERT INTO pod_set (workload_id, name, position, replicas, devices, flavors, cpu_milli, rdma)
+           VALUES (CAST(:id AS uuid), 'helper', 1, 2, 0, '[]', 13, 1)""",
+        id=gang,
+    )
+    template = '{"name": "helper", "replicas": 2, "template": {"spec": {"containers": [{"name": "main"}]}}}'
+    plane.do(f"""UPDATE workload SET spec = jsonb_insert(spec, '{{podSets, 1}}', '{template}')""")
+    planner = plane.planner()
+    assert planner.commit(planned_by(planner)) is Step.AGAIN
+    plane.workload("second", team, pods=1)
+    planned = planned_by(planner)
+    [running] = planned.snapshot.running.values()
+    assert sum(share.pods for share in running.shares) == 10, "with eight of nine, as eight fit, and two helpers"
+    assert planned.snapshot == read_whole(plane)
+
+
 @pytest.mark.planted_violation  # gangs end here without an agent's word
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_whatever_others_write_and_whatever_is_lost_the_warm_world_is_the_one_that_is_stored(
