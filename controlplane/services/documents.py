@@ -17,7 +17,8 @@ def document_from(value: Value) -> tuple[Document, Mapping[str, object] | None]:
     kind = value.get("kind")
     if kind not in KINDS:
         known = ", ".join(KINDS)
-        raise Invalid(f"{kind!r} is no kind that is taken here; there are {known}"[:400], slug="kind-not-allowed")
+        words = "kind is missing" if kind is None else f"{kind!r} is no kind that is taken here"
+        raise Invalid(f"{words}; there are {known}"[:400], slug="kind-not-allowed")
     if kind == "Job":
         return document_of_job(value), value
     if value.get("apiVersion") != API_VERSION:

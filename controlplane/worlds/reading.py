@@ -101,8 +101,8 @@ def _member(source: Source, position: int, value: Value) -> Member:
         raise Invalid("a document is an object with apiVersion, kind, metadata and spec", slug="invalid-document")
     kind = value.get("kind")
     if kind not in KINDS:
-        words = f"{kind!r} is no kind of a world; there are {', '.join(KINDS)}"
-        raise Invalid(words[:400], slug="kind-not-allowed")
+        words = "kind is missing" if kind is None else f"{kind!r} is no kind of a world"
+        raise Invalid(f"{words}; there are {', '.join(KINDS)}"[:400], slug="kind-not-allowed")
     if kind == "Job":
         return Member(document_of_job(value), source, position, value, value)
     if value.get("apiVersion") != API_VERSION:

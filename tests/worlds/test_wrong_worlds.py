@@ -37,6 +37,11 @@ def test_every_mistake_in_every_file_is_told_with_its_place_value_and_limit() ->
     ]
 
 
+def test_a_document_without_a_kind_is_told_which_there_are() -> None:
+    (said,) = mistakes("metadata: {name: lab}\n")
+    assert said.endswith(f"/kind: kind is missing; there are {', '.join(KINDS)}")
+
+
 def test_a_field_that_is_missing_is_told_at_what_lacks_it() -> None:
     said = mistakes("apiVersion: muster.dev/v1\nkind: Workload\nmetadata: {name: a}\nspec:\n  podSets: [{name: m}]\n")
     assert said == ["a.yaml:5:3: /spec/queue: queue is missing"]
