@@ -232,7 +232,7 @@ def test_room_that_comes_without_a_device_wakes_the_planner(plane: Plane) -> Non
     closed = node("n1").model_copy(update={"cordoned": True, "cpu_milli": 1_000})
     agent = ready(plane, "eu", closed)
     settled = "UPDATE pool SET next_check_at = NULL"
-    tainted = {"taints": [{"key": "team", "effect": "NoSchedule"}]}
+    tainted: dict[str, object] = {"taints": [{"key": "team", "effect": "NoSchedule"}]}
     told: tuple[dict[str, object], ...] = (
         {"cordoned": False, "cpu_milli": 1_000}, {"cpu_milli": 2_000}, {"domains": {"rack": "r2"}}, {"pods": 250},
         {"rdma": 4}, {"local_storage_bytes": 2**40}, {"labels": {"zone": "a"}}, tainted, {"taints": []},
