@@ -15,6 +15,18 @@ def index_of(world: AWorld) -> FleetIndex:
     return FleetIndex(snapshot.clusters, snapshot.nodes)
 
 
+def test_slots_bind_also_where_more_is_given_back_than_is_usable() -> None:
+    """A node whose free units pass its usable ones: the counter did not follow its slots."""
+    index = index_of(a_world().cluster("east").node("n", devices={H100: 3}, pods=3))
+    ones = index.size_class(PodSize(H100, 1))
+    index.take([Take(0, H100, -2)])
+    assert ones.count[0] == 3
+    index.take([Take(0, NO_FLAVOR, 0, pods=-1)])
+    assert ones.count[0] == index.fits(PodSize(H100, 1), 0) == 4
+    index.rollback(0)
+    assert ones.count[0] == 3
+
+
 def test_names_sort_as_people_count() -> None:
     names = ["r²", "rack-10", "rack-2", "rack-1", "rack"]
     assert sorted(names, key=natural) == ["rack", "rack-1", "rack-2", "rack-10", "r²"]
