@@ -328,8 +328,7 @@ class FleetIndex:
         free = self.free.setdefault(flavor, {})
         before = free.get(node, 0)
         after = free[node] = before - amount
-        if after > self._most[node]:  # more is given back than is usable: slots may bind sooner from now on
-            self._most[node] = after
+        self._most[node] = max(self._most[node], after)  # where more is given back than is usable, slots bind sooner
         if not self._closed[node]:
             units = self.open_units[self.tree.cluster_of[node]]
             units[flavor] = units.get(flavor, 0) + max(0, after) - max(0, before)
