@@ -94,7 +94,9 @@ def test_counters_equal_a_recount_and_rollback_restores(
         node = number % len(index.tree.nodes)
         if what == "take":
             units = amount if flavor in index.tree.nodes[node].usable else 0
-            index.take([Take(node, flavor, units), size.take((node + 1) % len(index.tree.nodes), amount)])
+            beside = (node + 1) % len(index.tree.nodes)
+            has_it = not size.devices or beside in index.free.get(size.flavor, {})  # none holds what it never had
+            index.take([Take(node, flavor, units), size.take(beside, amount if has_it else 0)])
         elif what == "close":
             index.close(node)
         elif what == "mark":
