@@ -104,7 +104,7 @@ async def test_an_agent_that_comes_back_deletes_nothing_and_doubles_nothing(
     async with an_agent(plane, still, token):
         await plane.accept()
         await _until_ready(plane)
-        await plane.submit("train", run_seconds=30)
+        await plane.submit("train", run_seconds=100)  # it must outlast the agent's absence on a busy machine
         await plane.plan()
         await plane.until_state("train", "running")
         epoch = await plane.exchanged(0)
