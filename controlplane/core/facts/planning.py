@@ -130,14 +130,6 @@ class CycleRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class DueEarmark:
-    """An earmark that was ended because its time had passed."""
-
-    workload: WorkloadId
-    pool: PoolId
-
-
-@dataclass(frozen=True, slots=True)
 class FreshNode:
     """A node's counters, locked for this transaction: `free` units by Flavor, `room` for what else pods need.
 

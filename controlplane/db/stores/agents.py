@@ -50,9 +50,6 @@ class AgentStore:
         row = self._session.execute(sql.KEY, {"thumbprint": thumbprint}).one_or_none()
         return None if row is None else _key(row)
 
-    def keys_of(self, cluster: ClusterId) -> list[KeyFact]:
-        return [_key(row) for row in self._session.execute(sql.KEYS_OF, {"cluster": cluster})]
-
     def add_key(self, thumbprint: str, cluster: ClusterId, algorithm: str, jwk: Mapping[str, str], slot: str) -> bool:
         which = {"thumbprint": thumbprint, "cluster": cluster, "slot": slot}
         self._session.execute(sql.RETIRE_SLOT, which)

@@ -28,7 +28,6 @@ _KEY = """
            k.created_at, k.banned_at
     FROM agent_key k JOIN cluster c ON c.id = k.cluster_id"""
 KEY = _text(f"{_KEY} WHERE k.thumbprint = :thumbprint")
-KEYS_OF = _text(f"{_KEY} WHERE k.cluster_id = :cluster ORDER BY k.created_at, k.thumbprint")
 
 RETIRE_SLOT = _text("""
     UPDATE agent_key SET slot = 'retired'

@@ -300,12 +300,6 @@ class PlanningStore:
         self._do("INSERT INTO rebalance_report (pool_id, at, report) VALUES (:pool, :now, CAST(:report AS jsonb))",
                  pool=pool, now=self._now, report=json.dumps(report))  # fmt: skip
 
-    def last_report(self, pool: PoolId) -> tuple[datetime, Mapping[str, object]] | None:
-        """The newest rebalancing report and its time."""
-        rows = self._all("SELECT at, report FROM rebalance_report WHERE pool_id = :pool ORDER BY at DESC LIMIT 1",
-                         pool=pool)  # fmt: skip
-        return (rows[0].at, rows[0].report) if rows else None
-
     def claim_periodic(self, jobs: Mapping[str, int]) -> Sequence[str]:
         """Of these jobs (name, seconds between runs), the ones whose time has come; each is claimed once."""
         rows = self._all(

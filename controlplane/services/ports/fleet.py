@@ -104,8 +104,6 @@ class AgentStore(Protocol):
 
     def key(self, thumbprint: str) -> KeyFact | None: ...
 
-    def keys_of(self, cluster: ClusterId) -> list[KeyFact]: ...
-
     def add_key(self, thumbprint: str, cluster: ClusterId, algorithm: str, jwk: Mapping[str, str], slot: str) -> bool:
         """Store a key, retiring the one that had this slot; False if the thumbprint is another cluster's."""
 

@@ -119,10 +119,6 @@ class PlanningStore(Protocol):
         """Keep one report-only rebalancing pass."""
         ...
 
-    def last_report(self, pool: PoolId) -> tuple[datetime, Mapping[str, object]] | None:
-        """The newest rebalancing report and its time."""
-        ...
-
     def claim_periodic(self, jobs: Mapping[str, int]) -> Sequence[str]:
         """Of these jobs (name, seconds between runs), the ones whose time has come; each is claimed once."""
         ...
